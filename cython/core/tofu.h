@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu.h - the transport core: UCT's md, iface and ep over uTofu.
+ *
+ * Plain C, no UCX, no Python.  Verbs, statuses and structures that a UCT user
+ * fills (iov, completion, pending request) have UCT's names, numeric values and
+ * layouts, so that the UCX plugin passes them through without conversion.
+ *
+ * Thread rules: a tofu_md_t and its memory handles may be used from several
+ * threads at once.  A tofu_iface_t and its endpoints belong to one thread at a
+ * time.  Two ifaces share no lock on their data paths.
+ *
+ * Blocking rules: nothing here waits for a peer.  Functions that may enter the
+ * kernel say so.  User callbacks (completions, AM handlers, pending requests,
+ * error handlers) run only inside tofu_iface_progress and the *_purge
+ * functions; they may post operations and may call progress again.
+ */
+#ifndef TOFU_H
+#define TOFU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tofu_backend;
+
+typedef struct tofu_md    tofu_md_t;
+typedef struct tofu_mem   tofu_mem_t;   /* memory handle */
+typedef struct tofu_rkey  tofu_rkey_t;
+typedef struct tofu_iface tofu_iface_t;
+typedef struct tofu_ep    tofu_ep_t;
+
+/* Values are those of ucs_status_t. */
+typedef enum {
+    TOFU_OK                    = 0,
+    TOFU_INPROGRESS            = 1,
+    TOFU_ERR_NO_MESSAGE        = -1,
+    TOFU_ERR_NO_RESOURCE       = -2,  /* try again later, or use pending_add */
+    TOFU_ERR_IO_ERROR          = -3,
+    TOFU_ERR_NO_MEMORY         = -4,
+    TOFU_ERR_INVALID_PARAM     = -5,
+    TOFU_ERR_UNREACHABLE       = -6,
+    TOFU_ERR_INVALID_ADDR      = -7,
+    TOFU_ERR_NO_ELEM           = -12,
+    TOFU_ERR_NO_DEVICE         = -14,
+    TOFU_ERR_BUSY              = -15,
+    TOFU_ERR_CANCELED          = -16,
+    TOFU_ERR_ALREADY_EXISTS    = -18,
+    TOFU_ERR_OUT_OF_RANGE      = -19,
+    TOFU_ERR_TIMED_OUT         = -20,
+    TOFU_ERR_EXCEEDS_LIMIT     = -21,
+    TOFU_ERR_UNSUPPORTED       = -22,
+    TOFU_ERR_CONNECTION_RESET  = -25,
+    TOFU_ERR_ENDPOINT_TIMEOUT  = -80
+} tofu_status_t;
+
+/* Text of a status, for messages. */
+const char *tofu_status_string(tofu_status_t status);
+
+/* The one table from codes of utofu.h to statuses. */
+tofu_status_t tofu_status_from_code(int utofu_code);
+
+/* ------------------------------------------------------------- user types */
+
+/* Same layout as uct_completion_t.  func is called once, when count reaches
+ * zero; status holds the first failure. */
+typedef struct tofu_completion {
+    void   (*func)(struct tofu_completion *self);
+    int    count;
+    int8_t status;
+} tofu_completion_t;
+
+/* Same layout as uct_iov_t; the total is count * length, stride is unused when
+ * count is 1.  memh may be NULL only where a function says so. */
+typedef struct tofu_iov {
+    void       *buffer;
+    size_t     length;
+    tofu_mem_t *memh;
+    size_t     stride;
+    unsigned   count;
+} tofu_iov_t;
+
+/* Same layout as uct_pending_req_t.  func tries to send and returns TOFU_OK
+ * when it is done (the request leaves the queue), TOFU_INPROGRESS when it sent
+ * a part, TOFU_ERR_NO_RESOURCE when it must be called again. */
+typedef struct tofu_pending_req {
+    int8_t (*func)(struct tofu_pending_req *self);
+    char   priv[40]; /* the core's, while queued */
+} tofu_pending_req_t;
+
+/* Writes at most the advertised maximum to dest, returns how many bytes. */
+typedef size_t (*tofu_pack_cb_t)(void *dest, void *arg);
+/* Receives length bytes of a get_bcopy. */
+typedef void (*tofu_unpack_cb_t)(void *arg, const void *data, size_t length);
+/* Receives one AM: length bytes at data (for am_short the 8-byte header comes
+ * first), valid until return.  Returns TOFU_OK.  flags is 0. */
+typedef int8_t (*tofu_am_cb_t)(void *arg, void *data, size_t length,
+                               unsigned flags);
+/* An endpoint failed; called once per endpoint, from progress.  After it, every
+ * operation on the endpoint returns `status`. */
+typedef void (*tofu_err_cb_t)(void *arg, tofu_ep_t *ep, tofu_status_t status);
+/* level: 0 error, 1 warning, 2 info, 3 debug. */
+typedef void (*tofu_log_cb_t)(int level, const char *message);
+
+/* Where log lines go; NULL: errors and warnings to stderr.  Process-wide. */
+void tofu_set_log(tofu_log_cb_t cb);
+
+/* ------------------------------------------------------------------- md */
+
+typedef struct tofu_md_config {
+    unsigned tni;          /* index into the usable TNIs */
+    size_t   arena_chunk;  /* bytes of address space taken at a time for
+                              tofu_mem_alloc; 0: default */
+} tofu_md_config_t;
+
+typedef struct tofu_md_attr {
+    const struct tofu_backend *backend;
+    size_t   rkey_packed_size;    /* bytes; at most 255 */
+    size_t   max_alloc, max_reg;  /* bytes */
+    double   reg_overhead;        /* seconds per registration */
+    double   reg_growth;          /* seconds per byte */
+    size_t   num_registrations;   /* live, for statistics and tests */
+} tofu_md_attr_t;
+
+void tofu_md_config_default(tofu_md_config_t *config);
+
+/* Open a memory domain on a loaded backend; enters the kernel.  Creates the
+ * VCQ that remote peers address to reach this md's memory. */
+tofu_status_t tofu_md_open(const struct tofu_backend *backend,
+                           const tofu_md_config_t *config, tofu_md_t **md_p);
+/* Close; every iface on it must be closed.  Memory still registered is
+ * released with a warning. */
+void tofu_md_close(tofu_md_t *md);
+void tofu_md_query(tofu_md_t *md, tofu_md_attr_t *attr);
+
+enum {
+    TOFU_MEM_READ_ONLY = 1 /* remote and local peers only read it */
+};
+
+/* Allocate *length_p bytes (rounded up, updated) of zeroed, registered memory
+ * that peers reach fastest; page-aligned.  NO_MEMORY when there is none. */
+tofu_status_t tofu_mem_alloc(tofu_md_t *md, size_t *length_p, unsigned flags,
+                             void **address_p, tofu_mem_t **memh_p);
+tofu_status_t tofu_mem_free(tofu_mem_t *memh);
+
+/* Register any memory of the process.  A range that lies inside a live
+ * registration with the same flags shares it (counted); otherwise enters the
+ * kernel.  length 0: INVALID_PARAM. */
+tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
+                           unsigned flags, tofu_mem_t **memh_p);
+tofu_status_t tofu_mem_dereg(tofu_mem_t *memh);
+
+/* Start and length of what the handle covers, at least what was asked for. */
+void tofu_mem_query(const tofu_mem_t *memh, void **address_p,
+                    size_t *length_p);
+
+/* Write rkey_packed_size bytes with which a peer reaches this memory. */
+void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer);
+/* Read such bytes.  INVALID_PARAM when they are not ours, of another version
+ * or damaged (a checksum covers them); size is what the caller knows to be
+ * readable, or 0 when the caller can't tell. */
+tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
+                               tofu_rkey_t **rkey_p);
+void tofu_rkey_release(tofu_rkey_t *rkey);
+
+/* ---------------------------------------------------------------- iface */
+
+#define TOFU_AM_ID_MAX 32 /* AM ids are 0 .. 31, as in UCT */
+
+typedef struct tofu_iface_config {
+    size_t        am_seg_size;    /* largest am_bcopy / am_zcopy total, bytes */
+    unsigned      rx_slots;       /* large receive slots of the iface */
+    unsigned      rx_short_slots; /* small receive slots */
+    unsigned      tx_bounce;      /* bounce buffers for bcopy */
+    unsigned      tx_notified;    /* operations with a local notice in flight */
+    size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
+    int           strong_order;   /* STRONG_ORDER on every put (default 1) */
+    tofu_err_cb_t err_cb;
+    void          *err_arg;
+} tofu_iface_config_t;
+
+/* What the iface can do; the plugin advertises exactly this. */
+typedef struct tofu_iface_attr {
+    size_t   max_put_short, max_put_bcopy, max_put_zcopy, put_max_iov;
+    size_t   max_get_bcopy, max_get_zcopy, get_max_iov;
+    size_t   max_am_short;        /* 8-byte header included */
+    size_t   max_am_bcopy, max_am_zcopy, max_am_hdr, am_max_iov;
+    size_t   iface_addr_len, device_addr_len;
+    double   latency;             /* seconds, one way */
+    double   latency_per_ep;      /* seconds */
+    double   bandwidth;           /* bytes per second of one iface */
+    double   overhead;            /* seconds of CPU per post */
+    double   recv_overhead;       /* seconds of CPU per arrival */
+    unsigned mrq_entries;         /* of the VCQ, and the bound that ... */
+    unsigned max_notices;         /* ... can be in flight towards it */
+} tofu_iface_attr_t;
+
+typedef struct tofu_iface_stats {
+    uint64_t am_rx, am_tx;              /* messages */
+    uint64_t credit_rx, credit_tx;      /* credit and request operations */
+    uint64_t notices, tcq_entries;      /* read from the queues */
+    uint64_t posts;                     /* uTofu operations */
+    uint64_t dropped;                   /* bad arrivals, each logged once */
+    uint64_t mrq_peak;                  /* most notices read in one progress */
+} tofu_iface_stats_t;
+
+void tofu_iface_config_default(tofu_iface_config_t *config);
+
+/* Open; enters the kernel.  NO_DEVICE when no VCQ is left on the node. */
+tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
+                              tofu_iface_t **iface_p);
+/* Close; endpoints must be destroyed before.  Operations still in flight are
+ * completed with CANCELED. */
+void tofu_iface_close(tofu_iface_t *iface);
+void tofu_iface_query(tofu_iface_t *iface, tofu_iface_attr_t *attr);
+void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats);
+
+/* Addresses: device_addr_len / iface_addr_len bytes. */
+void tofu_iface_get_device_address(tofu_iface_t *iface, void *buffer);
+void tofu_iface_get_address(tofu_iface_t *iface, void *buffer);
+
+/* 1 when an endpoint can be made to this address; otherwise 0 and the reason in
+ * words.  iface_addr may be NULL.  A length of 0 means "not told"; otherwise a
+ * wrong length, magic, version or network is refused. */
+int tofu_iface_is_reachable(tofu_iface_t *iface, const void *device_addr,
+                            size_t device_addr_len, const void *iface_addr,
+                            size_t iface_addr_len, char *reason,
+                            size_t reason_size);
+
+/* cb NULL removes it: messages with that id are then dropped, counted and
+ * logged once. */
+tofu_status_t tofu_iface_set_am_handler(tofu_iface_t *iface, uint8_t id,
+                                        tofu_am_cb_t cb, void *arg);
+
+/* Drive everything: completions, arrivals, credits, pending requests.  Returns
+ * how many events were handled; 0 when there was nothing to do. */
+unsigned tofu_iface_progress(tofu_iface_t *iface);
+
+enum {
+    TOFU_FLUSH_CANCEL = 1 /* ep only: drop what has not been sent */
+};
+
+/* TOFU_OK: everything posted before is complete at the remote side (or failed);
+ * TOFU_INPROGRESS: comp (may be NULL) will be called when it is;
+ * NO_RESOURCE: call again later.  A failure of an operation since the last
+ * flush is its result. */
+tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp);
+/* Operations posted later take effect after those posted earlier, per ep. */
+tofu_status_t tofu_iface_fence(tofu_iface_t *iface);
+
+/* ------------------------------------------------------------------- ep */
+
+/* Connect to an iface address; no communication.  INVALID_PARAM / UNREACHABLE
+ * for bytes that are not an address of ours. */
+tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
+                             size_t iface_addr_len, tofu_ep_t **ep_p);
+/* Operations in flight complete into the iface; pending requests must have been
+ * purged. */
+void tofu_ep_destroy(tofu_ep_t *ep);
+/* 1 when the ep leads to that iface address. */
+int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
+                         size_t iface_addr_len);
+tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep);
+
+/* One pointer per ep for the layer above. */
+void tofu_ep_set_user(tofu_ep_t *ep, void *user);
+void *tofu_ep_user(const tofu_ep_t *ep);
+
+/*
+ * Data operations.  Common results: TOFU_OK - done locally, buffers are free;
+ * TOFU_INPROGRESS - comp is called later; NO_RESOURCE - nothing happened, try
+ * again after progress; OUT_OF_RANGE - the remote range is not inside the rkey;
+ * INVALID_PARAM - length or alignment; the endpoint's failure status after it
+ * failed.  remote_addr is the address in the target process.  bcopy functions
+ * return the number of bytes packed, or a negative status.
+ */
+tofu_status_t tofu_ep_put_short(tofu_ep_t *ep, const void *buffer,
+                                unsigned length, uint64_t remote_addr,
+                                const tofu_rkey_t *rkey);
+intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
+                           uint64_t remote_addr, const tofu_rkey_t *rkey);
+tofu_status_t tofu_ep_put_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov,
+                                size_t iovcnt, uint64_t remote_addr,
+                                const tofu_rkey_t *rkey,
+                                tofu_completion_t *comp);
+tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
+                                void *arg, size_t length, uint64_t remote_addr,
+                                const tofu_rkey_t *rkey,
+                                tofu_completion_t *comp);
+tofu_status_t tofu_ep_get_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov,
+                                size_t iovcnt, uint64_t remote_addr,
+                                const tofu_rkey_t *rkey,
+                                tofu_completion_t *comp);
+
+/* Values are those of uct_atomic_op_t. */
+typedef enum {
+    TOFU_ATOMIC_ADD   = 0,
+    TOFU_ATOMIC_AND   = 1,
+    TOFU_ATOMIC_OR    = 2,
+    TOFU_ATOMIC_XOR   = 3,
+    TOFU_ATOMIC_SWAP  = 4, /* fetch only */
+    TOFU_ATOMIC_CSWAP = 5  /* by the cswap functions */
+} tofu_atomic_op_t;
+
+/* size is 4 or 8; remote_addr is aligned to it.  *result (4 or 8 bytes) gets
+ * the old value before comp is called. */
+tofu_status_t tofu_ep_atomic_post(tofu_ep_t *ep, tofu_atomic_op_t op,
+                                  unsigned size, uint64_t value,
+                                  uint64_t remote_addr,
+                                  const tofu_rkey_t *rkey);
+tofu_status_t tofu_ep_atomic_fetch(tofu_ep_t *ep, tofu_atomic_op_t op,
+                                   unsigned size, uint64_t value, void *result,
+                                   uint64_t remote_addr,
+                                   const tofu_rkey_t *rkey,
+                                   tofu_completion_t *comp);
+tofu_status_t tofu_ep_atomic_cswap(tofu_ep_t *ep, unsigned size,
+                                   uint64_t compare, uint64_t swap,
+                                   void *result, uint64_t remote_addr,
+                                   const tofu_rkey_t *rkey,
+                                   tofu_completion_t *comp);
+
+tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                               const void *payload, unsigned length);
+/* The iov is concatenated; the total is at most max_am_short; memh unused. */
+tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
+                                   const tofu_iov_t *iov, size_t iovcnt);
+intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
+                          void *arg);
+tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
+                               unsigned header_length, const tofu_iov_t *iov,
+                               size_t iovcnt, tofu_completion_t *comp);
+
+/* As tofu_iface_flush, for one ep. */
+tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
+                            tofu_completion_t *comp);
+tofu_status_t tofu_ep_fence(tofu_ep_t *ep);
+
+/* Queue a request to be called when resources return.  BUSY: they are there
+ * now, just send.  While requests are queued, sends on the ep from outside them
+ * get NO_RESOURCE. */
+tofu_status_t tofu_ep_pending_add(tofu_ep_t *ep, tofu_pending_req_t *req);
+/* Remove all queued requests, calling cb on each. */
+void tofu_ep_pending_purge(tofu_ep_t *ep,
+                           void (*cb)(tofu_pending_req_t *req, void *arg),
+                           void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TOFU_H */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_internal.h - the emulator inside one process.
+ *
+ * Locks: emu_g.lock (a mutex) guards creation paths: initialisation, VCQ tables,
+ * segments, peer processes.  A thread-safe VCQ has a lock of its own around
+ * posting, polling and registration; emu_g.mem_lock keeps registrations still
+ * while the service thread uses one.  Lock order: VCQ, mem_lock, emu_g.lock, the
+ * job's robust mutex.  Nothing on the data path takes a lock otherwise.
+ */
+#ifndef EMU_INTERNAL_H
+#define EMU_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "emu_shm.h"
+
+#define EMU_EXPORT   __attribute__((visibility("default")))
+#define emu_likely(x)   __builtin_expect(!!(x), 1)
+#define emu_unlikely(x) __builtin_expect(!!(x), 0)
+#define EMU_NOINLINE __attribute__((noinline))
+
+#define EMU_TOQ_ENTRIES    2048u /* descriptors of a TOQ; the guide gives no number, hardware holds more than 2000 (2.2.8.1) */
+#define EMU_MAX_PUTGET     16777215u
+#define EMU_MAX_PIGGYBACK  32u
+#define EMU_MAX_EDATA      255u
+#define EMU_CMA_THRESHOLD  8192u /* above it process_vm_* beats /proc/PID/mem */
+
+/* ARMW operations: enum utofu_armw_op, and: */
+#define EMU_ARMW_CSWAP 6
+
+/* ------------------------------------------------------------- STADD, IDs */
+
+/* STADD: 1 | STag (16 bits) | offset (40 bits).  The offset of a registration
+ * starts at addr % 256, so a STADD is aligned as its memory is; with a chosen
+ * STag (addr is a multiple of 256) it starts at 0 and depends on the STag only. */
+#define EMU_STADD_TAG      ((uint64_t)1 << 56)
+#define EMU_STADD_OFF_BITS 40
+#define EMU_STADD_OFF_MASK (((uint64_t)1 << EMU_STADD_OFF_BITS) - 1)
+#define EMU_STADD(stag, off) (EMU_STADD_TAG | ((uint64_t)(stag) << EMU_STADD_OFF_BITS) | (off))
+#define EMU_STADD_STAG(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS) & (EMU_NUM_STAGS - 1))
+#define EMU_STADD_OFF(s)   ((s) & EMU_STADD_OFF_MASK)
+#define EMU_STADD_OK(s)    (((s) >> 56) == 1)
+
+/* A decoded VCQ ID (emu_topology.c) */
+struct emu_vcq_name {
+    uint8_t  coords[6];
+    uint8_t  path[3];
+    uint16_t tni, cq, cmp;
+};
+#define EMU_VCQ_ID_PATH_MASK 0xfull /* path bits of a VCQ ID */
+
+uint64_t emu_vcq_id_encode(const struct emu_vcq_name *name);
+bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *name);
+uint64_t emu_coords_key(const uint8_t coords[6]);
+bool emu_path_valid(const uint8_t path[3]);
+bool emu_path_id_valid(unsigned path_id);
+bool emu_coords_valid(const uint8_t coords[6]);
+/* Coordinates of this process' node, from the environment or `slot`. */
+int emu_topology_init(uint32_t slot, uint8_t coords[6]);
+
+/* ---------------------------------------------------------------- process */
+
+struct emu_peer_seg { /* a peer's memfd, mapped here */
+    uint32_t gen;
+    void     *base;
+    uint64_t size;
+};
+
+/* Another process of the job (or this one), as seen from here. */
+struct emu_peer_process {
+    uint32_t            slot, gen;
+    pid_t               pid;
+    bool                self;
+    _Atomic bool        dead;
+    int                 pidfd;   /* -1: not available */
+    int                 seg_fd;  /* its process segment */
+    int                 mem_fd;  /* its memory, -1: not opened yet, -2: refused */
+    int                 conn_fd; /* to its service thread, -1 */
+    bool                cma_refused;
+    struct emu_process  *shm;
+    struct emu_peer_seg *segs;   /* EMU_MAX_SEGS, made on first use */
+    struct emu_peer_process *next;
+};
+
+/* A registration of a peer, translated.  Valid while *seq_p == seq. */
+struct emu_region {
+    _Atomic uint32_t *seq_p;
+    uint32_t         seq;
+    uint32_t         stag;
+    uint32_t         flags;
+    uint32_t         direct; /* base is a local pointer, else an address in the peer */
+    uint64_t         begin, end;
+    uintptr_t        base;   /* of offset 0 */
+};
+#define EMU_REGION_CACHE 64u /* direct-mapped by STag */
+
+/* A remote VCQ as seen from one local VCQ, whatever path it is reached by. */
+struct emu_peer {
+    uint64_t                id;    /* with the default path */
+    _Atomic uint32_t        *gen_p;
+    uint32_t                gen;
+    uint32_t                vcq;   /* its index there */
+    struct emu_peer_process *proc;
+    struct emu_stag         *stags;
+    struct emu_vcq_block    *block;
+    /* lane towards it: made on the first remote notice */
+    struct emu_lane         *lane;
+    struct emu_lane_entry   *next_entry; /* where the next one goes; NULL: overflow */
+    uint32_t                lane_entries; /* of ring B */
+    uint64_t                wr_a, wr_b;  /* entries written, per ring */
+    uint64_t                known_a, known_b; /* of them read, as last seen */
+    struct emu_peer         *next; /* all peers of the VCQ */
+    struct emu_region       region[EMU_REGION_CACHE];
+};
+#define EMU_PEER_HASH 256u
+
+/* VCQ ID as the user gives it, path included -> peer */
+struct emu_peer_alias {
+    uint64_t              id;
+    struct emu_peer       *peer;
+    struct emu_peer_alias *next;
+};
+
+struct emu_rx_lane {
+    struct emu_lane_entry *cur;    /* next entry to come */
+    uint64_t              expect;  /* its sequence number */
+    struct emu_lane       *lane;
+    uint64_t              rd_a, rd_b;
+    uint32_t              unpublished;
+    uint32_t              index;   /* in the process segment */
+};
+
+struct emu_tcq_entry {
+    void *cbdata;
+    int  code;
+};
+
+struct emu_mrq_entry {
+    struct utofu_mrq_notice notice;
+    int                     code;
+};
+
+struct emu_vcq {
+    utofu_vcq_hdl_t      hdl;
+    bool                 locked;      /* thread-safe */
+    uint16_t             tni, cq, cmp;
+    uint32_t             index, gen;
+    uint64_t             id;
+    struct emu_vcq_block *block;
+    struct emu_stag      *stags;
+
+    /* TOQ and TCQ: entries asked for, and the count of those that were not */
+    struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
+    uint32_t             tcq_head, tcq_tail;
+    uint32_t             toq_silent;
+
+    /* local notices */
+    struct emu_mrq_entry *mrq;
+    uint32_t             mrq_head, mrq_tail, mrq_size;
+
+    /* lanes from remote VCQs */
+    struct emu_rx_lane   *lanes;
+    uint32_t             num_lanes, cap_lanes, next_lane, epoch;
+    uint32_t             unpublished; /* entries read since read_a/b were stored */
+
+    struct emu_peer      *last; /* peer of the last operation */
+    struct emu_peer_alias *hash[EMU_PEER_HASH];
+    uint64_t             last_id; /* and the ID it was named by */
+    struct emu_peer      *peers;
+
+    /* STags: free list and lookup by (addr, size, flags) */
+    uint32_t             *stag_next; /* free list / hash chain */
+    uint32_t             stag_free, stag_fresh;
+    uint32_t             *stag_hash;
+
+    pthread_mutex_t      lock;
+};
+
+struct emu_global {
+    pthread_mutex_t         lock;
+    _Atomic bool            ready;
+    pid_t                   pid;
+    int                     init_code;
+    char                    job[72];
+    uint32_t                slot, gen;
+    uint32_t                node;
+    uint8_t                 coords[6];
+    uint32_t                mrq_entries;
+    bool                    mlock_memory; /* UTOFU_SWAP_PROTECT */
+    int                     control_fd, seg_fd, listen_fd, wake_fd, self_mem_fd;
+    struct emu_control      *control;
+    struct emu_process      *shm;
+    struct emu_peer_process *procs;
+    struct emu_peer_process *self;
+    struct emu_vcq          *vcq[EMU_MAX_VCQS];
+    uint32_t                vcq_serial[EMU_MAX_VCQS];
+    pthread_t               service;
+    bool                    service_running;
+    pthread_mutex_t         mem_lock; /* registrations against the service thread */
+};
+extern struct emu_global emu_g;
+
+/* One line on stderr: "utofu: ..." */
+void emu_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Chapter 7: message, then the process ends. */
+void emu_async_error(const char *what, const struct emu_vcq *vcq) __attribute__((noreturn));
+
+/* emu_job.c: join the job on first use.  Returns a code of utofu.h. */
+int emu_join(void);
+static inline int emu_ready(void)
+{
+    return emu_likely(atomic_load_explicit(&emu_g.ready, memory_order_acquire)) ? UTOFU_SUCCESS : emu_join();
+}
+/* Lock the job's control segment; repairs what a dead holder left.  false: a
+ * holder that lives but does not run kept it for seconds. */
+bool emu_control_lock(void);
+void emu_control_unlock(void);
+/* Free what a process slot holds (control locked). */
+void emu_control_reclaim(uint32_t slot);
+bool emu_process_stopped(pid_t pid);
+bool emu_slot_alive(const struct emu_proc_slot *slot);
+uint64_t emu_start_time(pid_t pid);
+int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
+int emu_peer_credentials(int fd, pid_t *pid_p);
+
+/* emu_service.c */
+int emu_service_start(void);
+void emu_service_stop(void);
+void emu_service_wake(void);
+enum { EMU_FD_MEMORY = -1 };
+/* A descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
+int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
+/* ARMW on private memory of a peer; returns SUCCESS or an MRQ error. */
+int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t operand, uint64_t compare,
+                     uint64_t stadd, uint64_t addr, uint64_t *old_p);
+
+/* emu_peer.c */
+struct emu_peer_process *emu_peer_process_get(uint32_t slot); /* lock held */
+void emu_peer_process_lost(struct emu_peer_process *proc);
+void emu_peers_release(struct emu_vcq *vcq); /* lock held */
+/* The peer of an ID; creates it.  MRQ_PEER: no such VCQ; INVALID_VCQ_ID. */
+int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p);
+/* Translate a STag; MRQ_RMT_STADD: not registered. */
+int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region *region);
+int emu_peer_mem_fd(struct emu_peer_process *proc);
+struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries);
+int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer);
+
+/* emu_vma.c: what is mapped at [addr, addr + size) of this process */
+struct emu_vma {
+    bool     readable, writable; /* throughout */
+    bool     shared;             /* one shared file mapping covers all of it */
+    uint64_t dev, ino, file_off; /* of addr, when shared */
+    char     path[256];
+};
+bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
+
+/* emu_mem.c */
+int emu_mem_init(struct emu_vcq *vcq);
+void emu_mem_fini(struct emu_vcq *vcq);
+
+/* emu_queue.c */
+int emu_queue_init(struct emu_vcq *vcq);
+void emu_queue_fini(struct emu_vcq *vcq);
+/* Make room for one more local notice. */
+EMU_NOINLINE void emu_mrq_grow(struct emu_vcq *vcq);
+/* Where the entry after the one just written goes, when ring A looks full. */
+EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_peer *peer);
+
+/* The VCQ of a handle, or NULL.  A handle is (serial << 16 | index + 1), so that
+ * a stale or random one is told from a live one. */
+static inline struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
+{
+    uint32_t        index = (uint32_t)(hdl & 0xffffu) - 1u;
+    struct emu_vcq *vcq;
+
+    if (emu_unlikely(index >= EMU_MAX_VCQS)) {
+        return NULL;
+    }
+    vcq = emu_g.vcq[index];
+    if (emu_unlikely((vcq == NULL) || (vcq->hdl != hdl))) {
+        return NULL;
+    }
+    return vcq;
+}
+
+static inline void emu_vcq_lock(struct emu_vcq *vcq)
+{
+    if (vcq->locked) {
+        pthread_mutex_lock(&vcq->lock);
+    }
+}
+
+static inline void emu_vcq_unlock(struct emu_vcq *vcq)
+{
+    if (vcq->locked) {
+        pthread_mutex_unlock(&vcq->lock);
+    }
+}
+
+#endif /* EMU_INTERNAL_H */

@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_job.c - how processes of one user find each other, with nothing to set up
+ * and nothing left behind.
+ *
+ * Every process of a job listens on an abstract Unix socket named after the user,
+ * the job and its slot.  The kernel removes such names, and memfds, when their
+ * process ends, however it ends; there is no file to clean.  A newcomer takes the
+ * job's lock (binding a name is atomic), connects to the first slot that answers,
+ * learns its pid from the kernel (and that it is the same user), and opens the
+ * job's control memfd through /proc.  If nobody answers it makes a new one.
+ */
+#include "emu_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tofu_job.h"
+
+#define LOCK_TIMEOUT_MS 10000
+
+struct emu_global emu_g = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .mem_lock = PTHREAD_MUTEX_INITIALIZER,
+    .control_fd = -1, .seg_fd = -1, .listen_fd = -1, .wake_fd = -1, .self_mem_fd = -1
+};
+
+void emu_message(const char *fmt, ...)
+{
+    char    line[512];
+    va_list ap;
+    int     n, k;
+
+    n = snprintf(line, sizeof(line), "utofu: ");
+    va_start(ap, fmt);
+    k = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+    va_end(ap);
+    n += (k < 0) ? 0 : k;
+    if ((size_t)n > sizeof(line) - 2) {
+        n = sizeof(line) - 2;
+    }
+    line[n] = '\n';
+    /* one write, so that lines of several processes do not mix */
+    if (write(STDERR_FILENO, line, (size_t)n + 1) < 0) {
+        return;
+    }
+}
+
+void emu_async_error(const char *what, const struct emu_vcq *vcq)
+{
+    emu_message("asynchronous error: %s on TNI %u CQ %u", what, vcq->tni, vcq->cq);
+    abort();
+}
+
+/* ------------------------------------------------------------------ names */
+
+static int abstract_name(struct sockaddr_un *sa, socklen_t *len_p, const char *suffix)
+{
+    int n;
+
+    memset(sa, 0, sizeof(*sa));
+    sa->sun_family = AF_UNIX;
+    n = snprintf(sa->sun_path + 1, sizeof(sa->sun_path) - 1, "utofu-emu/%u/%s/%s", (unsigned)geteuid(), emu_g.job,
+                 suffix);
+    if ((n < 0) || ((size_t)n >= sizeof(sa->sun_path) - 1)) {
+        return -1;
+    }
+    *len_p = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return 0;
+}
+
+int emu_service_name(uint32_t slot, void *sa, unsigned *len_p)
+{
+    char      suffix[16];
+    socklen_t len = 0;
+    int       ret;
+
+    snprintf(suffix, sizeof(suffix), "%u", slot);
+    ret    = abstract_name(sa, &len, suffix);
+    *len_p = len;
+    return ret;
+}
+
+/* The other end of a stream socket is a process of this user: its pid */
+int emu_peer_credentials(int fd, pid_t *pid_p)
+{
+    struct ucred cred;
+    socklen_t    len = sizeof(cred);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || (cred.uid != geteuid()) || (cred.pid <= 0)) {
+        return -1;
+    }
+    *pid_p = cred.pid;
+    return 0;
+}
+
+static void sleep_us(long us)
+{
+    struct timespec ts = {us / 1000000, us % 1000000 * 1000};
+
+    nanosleep(&ts, NULL);
+}
+
+/* The job's lock: a bound name.  Closing the socket, or dying, gives it back. */
+static int job_lock(void)
+{
+    struct sockaddr_un sa;
+    socklen_t          len;
+    int                fd;
+
+    if (abstract_name(&sa, &len, "lock")) {
+        emu_message("job name \"%s\" is too long", emu_g.job);
+        return -1;
+    }
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        emu_message("socket failed: %s", strerror(errno));
+        return -1;
+    }
+    for (long waited = 0; bind(fd, (struct sockaddr *)&sa, len); waited += 200) {
+        if ((errno != EADDRINUSE) || (waited / 1000 > LOCK_TIMEOUT_MS)) {
+            emu_message("can't take the lock of job \"%s\": %s (held by a stopped process, or by another user?)",
+                        emu_g.job, strerror(errno));
+            close(fd);
+            return -1;
+        }
+        sleep_us(200);
+    }
+    return fd;
+}
+
+/* -------------------------------------------------------------- processes */
+
+/* State and start time from /proc/PID/stat */
+static bool process_stat(pid_t pid, char *state_p, uint64_t *start_p)
+{
+    char    path[40], buf[1024], *p;
+    ssize_t n;
+    int     fd, field;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    n = read(fd, buf, sizeof(buf) - 1);
+    close(fd);
+    if (n <= 0) {
+        return false;
+    }
+    buf[n] = '\0';
+    p      = strrchr(buf, ')'); /* the name before it may hold anything */
+    if ((p == NULL) || (p[1] != ' ')) {
+        return false;
+    }
+    p += 2;
+    *state_p = *p;
+    for (field = 3; (field < 22) && (p != NULL); field++) {
+        p = strchr(p, ' ');
+        p = (p == NULL) ? NULL : p + 1;
+    }
+    if (p == NULL) {
+        return false;
+    }
+    *start_p = strtoull(p, NULL, 10);
+    return true;
+}
+
+uint64_t emu_start_time(pid_t pid)
+{
+    uint64_t start = 0;
+    char     state;
+
+    return process_stat(pid, &state, &start) ? start : 0;
+}
+
+bool emu_process_stopped(pid_t pid)
+{
+    uint64_t start;
+    char     state;
+
+    return process_stat(pid, &state, &start) && ((state == 'T') || (state == 't'));
+}
+
+bool emu_slot_alive(const struct emu_proc_slot *slot)
+{
+    uint64_t start;
+    char     state;
+
+    return process_stat(slot->pid, &state, &start) && (state != 'Z') && (state != 'X') && (start == slot->start_time);
+}
+
+/* --------------------------------------------------------- control segment */
+
+bool emu_control_lock(void)
+{
+    struct timespec ts;
+    int             ret;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    ts.tv_sec += LOCK_TIMEOUT_MS / 1000;
+    ret = pthread_mutex_timedlock(&emu_g.control->mutex, &ts);
+    if (ret == EOWNERDEAD) {
+        /* every change under the mutex is one word, or is redone from the owner
+         * fields by emu_control_reclaim: nothing to roll back */
+        pthread_mutex_consistent(&emu_g.control->mutex);
+        ret = 0;
+    }
+    if (ret != 0) {
+        emu_message("the control segment of job \"%s\" stayed locked for %d s: %s", emu_g.job, LOCK_TIMEOUT_MS / 1000,
+                    strerror(ret));
+        return false;
+    }
+    return true;
+}
+
+void emu_control_unlock(void)
+{
+    pthread_mutex_unlock(&emu_g.control->mutex);
+}
+
+void emu_control_reclaim(uint32_t slot)
+{
+    struct emu_control *c = emu_g.control;
+
+    for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
+        struct emu_node *node = &c->node[n];
+
+        if (atomic_load(&node->key) == 0) {
+            break; /* nodes are taken in order and keep their place */
+        }
+        for (unsigned q = 0; q < EMU_NODE_CQS; q++) {
+            if ((node->cq[q].kind != EMU_CQ_FREE) && (node->cq[q].owner == slot)) {
+                for (unsigned m = 0; m < EMU_NUM_CMPS; m++) {
+                    atomic_store(&node->vcq[q * EMU_NUM_CMPS + m], 0);
+                }
+                node->cq[q].users = 0;
+                node->cq[q].kind  = EMU_CQ_FREE;
+            }
+        }
+    }
+    atomic_store(&c->slot[slot].state, EMU_SLOT_FREE);
+}
+
+static bool control_valid(const struct emu_control *c)
+{
+    return (c->magic == EMU_MAGIC) && (c->version == EMU_SHM_VERSION) && (c->uid == geteuid()) &&
+           (c->size == sizeof(*c)) && (memchr(c->job, '\0', sizeof(c->job)) != NULL) && !strcmp(c->job, emu_g.job);
+}
+
+static int control_map(int fd)
+{
+    struct stat         st;
+    struct emu_control *c;
+
+    if (fstat(fd, &st) || (st.st_size != (off_t)sizeof(*c))) {
+        return -1;
+    }
+    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c == MAP_FAILED) {
+        return -1;
+    }
+    if (!control_valid(c)) {
+        munmap(c, sizeof(*c));
+        return -1;
+    }
+    emu_g.control    = c;
+    emu_g.control_fd = fd;
+    return 0;
+}
+
+/* A sealed memfd: nobody can shrink it under a mapping */
+static int make_memfd(const char *name, uint64_t size)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0) {
+        return -1;
+    }
+    if (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void control_name(char *buf, size_t size)
+{
+    snprintf(buf, size, "utofu-emu:%s", emu_g.job);
+}
+
+/* The control memfd of a live member: found among its descriptors by name,
+ * checked by content. */
+static int control_from_member(pid_t pid)
+{
+    char           dir[40], name[96], want[128], path[320], link[256];
+    struct dirent *ent;
+    DIR           *d;
+    int            ret = -1;
+
+    control_name(name, sizeof(name));
+    snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
+    snprintf(dir, sizeof(dir), "/proc/%d/fd", (int)pid);
+    d = opendir(dir);
+    if (d == NULL) {
+        return -1;
+    }
+    while ((ret != 0) && ((ent = readdir(d)) != NULL)) {
+        snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
+        ssize_t n = readlink(path, link, sizeof(link) - 1);
+        if (n <= 0) {
+            continue;
+        }
+        link[n] = '\0';
+        if (!strcmp(link, want)) {
+            int fd = open(path, O_RDWR | O_CLOEXEC);
+            if (fd >= 0) {
+                ret = control_map(fd);
+                if (ret) {
+                    close(fd);
+                }
+            }
+        }
+    }
+    closedir(d);
+    return ret;
+}
+
+static int control_create(void)
+{
+    pthread_mutexattr_t attr;
+    struct emu_control *c;
+    char                name[96];
+    int                 fd;
+
+    control_name(name, sizeof(name));
+    fd = make_memfd(name, sizeof(*c));
+    if (fd < 0) {
+        return -1;
+    }
+    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c == MAP_FAILED) {
+        close(fd);
+        return -1;
+    }
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&c->mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+    c->version = EMU_SHM_VERSION;
+    c->uid     = geteuid();
+    c->size    = sizeof(*c);
+    strcpy(c->job, emu_g.job);
+    c->magic         = EMU_MAGIC;
+    emu_g.control    = c;
+    emu_g.control_fd = fd;
+    return 0;
+}
+
+/* Find a member and take its control segment, or make one (job lock held). */
+static int control_open(void)
+{
+    for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
+        struct sockaddr_un sa;
+        unsigned           len;
+        pid_t              pid;
+        int                fd, ret;
+
+        if (emu_service_name(slot, &sa, &len)) {
+            return -1;
+        }
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0) {
+            return -1;
+        }
+        ret = connect(fd, (struct sockaddr *)&sa, len);
+        if ((ret == 0) && (emu_peer_credentials(fd, &pid) == 0)) {
+            ret = control_from_member(pid);
+            if (ret == 0) {
+                close(fd);
+                return 0;
+            }
+            /* it may be ending right now; another member may answer */
+        }
+        close(fd);
+    }
+    return control_create();
+}
+
+/* ------------------------------------------------------------ our own part */
+
+static uint32_t mrq_entries_from_env(void)
+{
+    static const struct {
+        const char   *name;
+        unsigned long n;
+    } sizes[] = {{"2Ki", 2048}, {"8Ki", 8192}, {"32Ki", 32768}, {"128Ki", 131072}, {"512Ki", 524288}, {"2Mi", 2097152}};
+    const char   *s = getenv("UTOFU_NUM_MRQ_ENTRIES");
+    unsigned long v, best = 131072;
+    char         *end;
+
+    if ((s == NULL) || (*s == '\0')) {
+        return 131072;
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        if (!strcasecmp(s, sizes[i].name)) {
+            return (uint32_t)sizes[i].n;
+        }
+    }
+    errno = 0;
+    v     = strtoul(s, &end, 10);
+    if ((end == s) || (*end != '\0') || (*s == '-')) {
+        emu_message("UTOFU_NUM_MRQ_ENTRIES=\"%s\" is not a number of entries; 131072 is used", s);
+        return 131072;
+    }
+    /* the nearest size; the larger of two that are equally near (4.3.2.3) */
+    for (unsigned i = 0; i < 6; i++) {
+        unsigned long d = (v > sizes[i].n) ? v - sizes[i].n : sizes[i].n - v;
+        unsigned long b = (v > best) ? v - best : best - v;
+        if ((i == 0) || (d <= b)) {
+            best = sizes[i].n;
+        }
+    }
+    return (uint32_t)best;
+}
+
+static int slot_claim(void)
+{
+    struct emu_control *c = emu_g.control;
+
+    emu_g.listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (emu_g.listen_fd < 0) {
+        return -1;
+    }
+    for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
+        struct sockaddr_un sa;
+        unsigned           len;
+
+        emu_service_name(slot, &sa, &len);
+        if (bind(emu_g.listen_fd, (struct sockaddr *)&sa, len)) {
+            continue; /* taken */
+        }
+        if (listen(emu_g.listen_fd, 1024)) {
+            return -1;
+        }
+        emu_g.slot = slot;
+        if (!emu_control_lock()) {
+            return -1;
+        }
+        /* the name was free, so whoever had the slot is gone */
+        emu_control_reclaim(slot);
+        c->slot[slot].gen++;
+        emu_g.gen = c->slot[slot].gen;
+        emu_control_unlock();
+        return 0;
+    }
+    emu_message("job \"%s\" has %u processes already", emu_g.job, EMU_MAX_PROCS);
+    return -1;
+}
+
+static int node_claim(void)
+{
+    struct emu_control *c   = emu_g.control;
+    uint64_t            key = emu_coords_key(emu_g.coords);
+    int                 ret = -1;
+
+    if (!emu_control_lock()) {
+        return -1;
+    }
+    for (uint32_t n = 0; n < EMU_MAX_NODES; n++) {
+        uint64_t have = atomic_load(&c->node[n].key);
+        if ((have == 0) || (have == key)) {
+            atomic_store(&c->node[n].key, key);
+            emu_g.node = n;
+            ret        = 0;
+            break;
+        }
+    }
+    for (uint32_t n = 0; (ret != 0) && (n < EMU_MAX_NODES); n++) {
+        unsigned q = 0; /* full: take the place of a node without users */
+        while ((q < EMU_NODE_CQS) && (c->node[n].cq[q].kind == EMU_CQ_FREE)) {
+            q++;
+        }
+        if (q == EMU_NODE_CQS) {
+            atomic_store(&c->node[n].key, key);
+            emu_g.node = n;
+            ret        = 0;
+        }
+    }
+    emu_control_unlock();
+    if (ret != 0) {
+        emu_message("job \"%s\" has %u nodes already", emu_g.job, EMU_MAX_NODES);
+    }
+    return ret;
+}
+
+static int segment_create(void)
+{
+    struct emu_proc_slot *slot = &emu_g.control->slot[emu_g.slot];
+    uint64_t              size = EMU_PROCESS_SIZE(emu_g.mrq_entries);
+    struct stat           st;
+
+    emu_g.seg_fd = make_memfd("utofu-emu-process", size);
+    if ((emu_g.seg_fd < 0) || fstat(emu_g.seg_fd, &st)) {
+        emu_message("can't make a process segment of %llu bytes (sparse): %s", (unsigned long long)size,
+                    strerror(errno));
+        return -1;
+    }
+    emu_g.shm = mmap(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, MAP_SHARED, emu_g.seg_fd, 0);
+    if (emu_g.shm == MAP_FAILED) {
+        emu_g.shm = NULL;
+        emu_message("can't map the process segment: %s", strerror(errno));
+        return -1;
+    }
+    emu_g.shm->version = EMU_SHM_VERSION;
+    emu_g.shm->pid     = getpid();
+    emu_g.shm->size    = size;
+    emu_g.shm->magic   = EMU_MAGIC;
+
+    slot->pid        = getpid();
+    slot->start_time = emu_start_time(getpid());
+    slot->seg_fd     = emu_g.seg_fd;
+    slot->seg_dev    = st.st_dev;
+    slot->seg_ino    = st.st_ino;
+    slot->node       = emu_g.node;
+    atomic_store_explicit(&slot->state, EMU_SLOT_LIVE, memory_order_release);
+    return 0;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+/* Forget everything without touching what is shared: after fork, in the child,
+ * and after a failed start.  Mappings that peers or threads may use stay. */
+static void forget(void)
+{
+    close_fd(&emu_g.control_fd);
+    close_fd(&emu_g.seg_fd);
+    close_fd(&emu_g.listen_fd);
+    close_fd(&emu_g.wake_fd);
+    close_fd(&emu_g.self_mem_fd);
+    if (emu_g.control != NULL) {
+        munmap(emu_g.control, sizeof(*emu_g.control));
+        emu_g.control = NULL;
+    }
+    for (struct emu_peer_process *p = emu_g.procs; p != NULL; p = p->next) {
+        close_fd(&p->pidfd);
+        close_fd(&p->seg_fd);
+        close_fd(&p->mem_fd);
+        close_fd(&p->conn_fd);
+    }
+    emu_g.procs = NULL;
+    emu_g.self  = NULL;
+    emu_g.shm   = NULL;
+    memset(emu_g.vcq, 0, sizeof(emu_g.vcq));
+    emu_g.service_running = false;
+    atomic_store(&emu_g.ready, false);
+}
+
+/* A child has no service thread and is not its parent: it joins anew, as another
+ * process, when it calls the library.  Handles of the parent are invalid in it. */
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&emu_g.mem_lock);
+    pthread_mutex_lock(&emu_g.lock);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&emu_g.lock);
+    pthread_mutex_unlock(&emu_g.mem_lock);
+}
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&emu_g.mem_lock, NULL);
+    pthread_mutex_init(&emu_g.lock, NULL);
+    if (atomic_load(&emu_g.ready)) {
+        forget();
+    }
+}
+
+/* Leave the job: VCQs go away, peers see it. */
+static void leave(void)
+{
+    if (!atomic_load(&emu_g.ready) || (emu_g.pid != getpid())) {
+        return;
+    }
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        if (emu_g.vcq[i] != NULL) {
+            uint32_t gen = atomic_load(&emu_g.shm->vcq[i].gen);
+            atomic_store(&emu_g.shm->vcq[i].gen, (gen | 1u) + 1u);
+        }
+    }
+    emu_service_stop();
+    if (emu_control_lock()) {
+        emu_control_reclaim(emu_g.slot);
+        emu_control_unlock();
+    }
+    atomic_store(&emu_g.ready, false);
+}
+
+static int join_locked(void)
+{
+    static bool hooks;
+    int         code = UTOFU_ERR_OUT_OF_RESOURCE;
+    int         lock;
+
+    emu_g.pid = getpid();
+    tofu_job_name(emu_g.job, sizeof(emu_g.job));
+    emu_g.mrq_entries = mrq_entries_from_env();
+    const char *swap  = getenv("UTOFU_SWAP_PROTECT");
+    emu_g.mlock_memory = (swap != NULL) && (*swap != '\0') && strcmp(swap, "0");
+
+    lock = job_lock();
+    if (lock < 0) {
+        return code;
+    }
+    if (control_open()) {
+        emu_message("can't open or make the control segment of job \"%s\": %s", emu_g.job, strerror(errno));
+        goto err_forget;
+    }
+    if (slot_claim()) {
+        goto err_forget;
+    }
+    code = emu_topology_init(emu_g.slot, emu_g.coords);
+    if (code != UTOFU_SUCCESS) {
+        goto err_forget;
+    }
+    code = UTOFU_ERR_OUT_OF_RESOURCE;
+    if (node_claim() || segment_create()) {
+        goto err_forget;
+    }
+    /* where the Yama module restricts ptrace, let peers of this user reach us */
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    if (emu_service_start()) {
+        goto err_forget;
+    }
+    emu_g.self = emu_peer_process_get(emu_g.slot);
+    if (emu_g.self == NULL) {
+        emu_service_stop();
+        goto err_forget;
+    }
+    close(lock);
+    if (!hooks) {
+        hooks = true;
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        atexit(leave);
+    }
+    atomic_store_explicit(&emu_g.ready, true, memory_order_release);
+    return UTOFU_SUCCESS;
+
+err_forget:
+    forget();
+    close(lock);
+    return code;
+}
+
+int emu_join(void)
+{
+    int code = UTOFU_SUCCESS;
+
+    pthread_mutex_lock(&emu_g.lock);
+    if (!atomic_load(&emu_g.ready)) {
+        code = join_locked();
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+    return code;
+}

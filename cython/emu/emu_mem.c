@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_mem.c - registration of memory (3.6).
+ *
+ * A registration is a line in the VCQ's STag table, which peers read.  Memory
+ * that is a shared mapping of a memfd or file is recognised here and described
+ * by that file, so that peers map it and use plain loads and stores; any other
+ * memory is described by its address, and peers use system calls.
+ */
+#include "emu_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STAG_NONE      UINT32_MAX
+#define STAG_HASH_SIZE 1024u
+
+int emu_mem_init(struct emu_vcq *vcq)
+{
+    uint64_t off = EMU_STAGS_OFF + vcq->index * EMU_STAGS_SIZE;
+
+    vcq->stags = mmap(NULL, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, emu_g.seg_fd, (off_t)off);
+    if (vcq->stags == MAP_FAILED) {
+        vcq->stags = NULL;
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    vcq->stag_next = malloc(EMU_NUM_STAGS * sizeof(*vcq->stag_next));
+    vcq->stag_hash = malloc(STAG_HASH_SIZE * sizeof(*vcq->stag_hash));
+    if ((vcq->stag_next == NULL) || (vcq->stag_hash == NULL)) {
+        return UTOFU_ERR_OUT_OF_MEMORY; /* the caller ends with emu_mem_fini */
+    }
+    memset(vcq->stag_hash, 0xff, STAG_HASH_SIZE * sizeof(*vcq->stag_hash));
+    vcq->stag_free  = STAG_NONE;
+    vcq->stag_fresh = EMU_NUM_STAGS_USER; /* below it: chosen by users */
+    return UTOFU_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- segments */
+
+/* A descriptor of this process for the file, kept open by us: a copy of the
+ * user's, or one opened by the name in the mapping. */
+static int find_file(const struct emu_vma *vma, bool writable)
+{
+    struct dirent *ent;
+    struct stat    st;
+    DIR           *d  = opendir("/proc/self/fd");
+    int            fd = -1;
+
+    if (d != NULL) {
+        while ((fd < 0) && ((ent = readdir(d)) != NULL)) {
+            char *end;
+            long  n = strtol(ent->d_name, &end, 10);
+
+            if ((*end != '\0') || (n == dirfd(d)) || fstat((int)n, &st) || (st.st_dev != vma->dev) ||
+                (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
+                continue;
+            }
+            int mode = fcntl((int)n, F_GETFL);
+            if ((mode >= 0) && (((mode & O_ACCMODE) == O_RDWR) || (!writable && ((mode & O_ACCMODE) == O_RDONLY)))) {
+                fd = fcntl((int)n, F_DUPFD_CLOEXEC, 0);
+            }
+        }
+        closedir(d);
+    }
+    if ((fd < 0) && (vma->path[0] == '/')) {
+        fd = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+        if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode))) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    return fd;
+}
+
+/* The index of the segment for a shared mapping, one reference taken; -1: peers
+ * can't map it */
+static int seg_get(const struct emu_vma *vma, bool writable)
+{
+    struct emu_seg *seg = emu_g.shm->seg;
+    int             index = -1, fd;
+
+    pthread_mutex_lock(&emu_g.lock);
+    for (unsigned i = 0; i < atomic_load(&emu_g.shm->seg_high); i++) {
+        bool used = atomic_load(&seg[i].gen) & 1;
+
+        if (used && (seg[i].dev == vma->dev) && (seg[i].ino == vma->ino) && (seg[i].writable || !writable)) {
+            seg[i].refs++;
+            pthread_mutex_unlock(&emu_g.lock);
+            return (int)i;
+        }
+        if (!used && (index < 0)) {
+            index = (int)i;
+        }
+    }
+    if ((index < 0) && (atomic_load(&emu_g.shm->seg_high) < EMU_MAX_SEGS)) {
+        index = (int)atomic_fetch_add(&emu_g.shm->seg_high, 1);
+    }
+    fd = (index < 0) ? -1 : find_file(vma, writable);
+    if (fd < 0) {
+        index = -1;
+    } else {
+        seg[index].fd       = fd;
+        seg[index].dev      = vma->dev;
+        seg[index].ino      = vma->ino;
+        seg[index].refs     = 1;
+        seg[index].writable = writable;
+        atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+    return index;
+}
+
+static void seg_put(uint32_t index)
+{
+    struct emu_seg *seg = &emu_g.shm->seg[index];
+
+    pthread_mutex_lock(&emu_g.lock);
+    if (--seg->refs == 0) {
+        atomic_fetch_add(&seg->gen, 1);
+        close(seg->fd);
+        seg->fd = -1;
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+}
+
+/* ----------------------------------------------------------- registrations */
+
+static unsigned stag_hash(uint64_t addr, uint64_t size, unsigned long flags)
+{
+    uint64_t h = (addr ^ (size << 7) ^ flags) * 0x9e3779b97f4a7c15ull;
+
+    return (unsigned)(h >> 54) % STAG_HASH_SIZE;
+}
+
+static void stag_write_begin(struct emu_stag *e)
+{
+    atomic_store_explicit(&e->seq, atomic_load_explicit(&e->seq, memory_order_relaxed) + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+}
+
+static void stag_write_end(struct emu_stag *e)
+{
+    atomic_store_explicit(&e->seq, atomic_load_explicit(&e->seq, memory_order_relaxed) + 1, memory_order_release);
+}
+
+static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size, unsigned long flags)
+{
+    bool             writable = !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
+    struct emu_stag *e        = &vcq->stags[stag];
+    uint64_t         begin    = (stag < EMU_NUM_STAGS_USER) ? 0 : (uintptr_t)addr % 256;
+    struct emu_vma   vma;
+    int              seg = -1;
+
+    if (size > EMU_STADD_OFF_MASK - 256) {
+        return UTOFU_ERR_INVALID_SIZE;
+    }
+    if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
+        return UTOFU_ERR_INVALID_ADDRESS;
+    }
+    if (vma.shared) {
+        seg = seg_get(&vma, writable);
+    }
+    if (emu_g.mlock_memory) {
+        mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */
+    }
+
+    stag_write_begin(e);
+    e->addr  = (uintptr_t)addr;
+    e->begin = begin;
+    e->end   = begin + size;
+    e->refs  = 1;
+    e->flags = (uint32_t)flags | EMU_STAG_VALID;
+    e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : EMU_MEM_SHARED;
+    if (seg >= 0) {
+        e->seg     = (uint32_t)seg;
+        e->seg_gen = atomic_load(&emu_g.shm->seg[seg].gen);
+        e->seg_off = vma.file_off;
+    }
+    stag_write_end(e);
+    return UTOFU_SUCCESS;
+}
+
+static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
+{
+    struct emu_stag *e      = &vcq->stags[stag];
+    bool             shared = e->kind == EMU_MEM_SHARED;
+    uint32_t         seg    = e->seg;
+
+    if (emu_g.mlock_memory) {
+        munlock((void *)(uintptr_t)e->addr, e->end - e->begin);
+    }
+    stag_write_begin(e);
+    e->flags = 0;
+    e->begin = e->end = 0;
+    stag_write_end(e);
+    if (shared) {
+        seg_put(seg);
+    }
+}
+
+void emu_mem_fini(struct emu_vcq *vcq)
+{
+    if (vcq->stags != NULL) {
+        pthread_mutex_lock(&emu_g.mem_lock);
+        for (uint32_t s = 0; (vcq->stag_hash != NULL) && (s < vcq->stag_fresh); s++) {
+            if (vcq->stags[s].flags & EMU_STAG_VALID) {
+                stag_clear(vcq, s);
+            }
+        }
+        pthread_mutex_unlock(&emu_g.mem_lock);
+        munmap(vcq->stags, EMU_STAGS_SIZE);
+        vcq->stags = NULL;
+    }
+    free(vcq->stag_next);
+    free(vcq->stag_hash);
+    vcq->stag_next = vcq->stag_hash = NULL;
+}
+
+EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned long int flags,
+                             utofu_stadd_t *stadd)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    uint32_t       *link, stag;
+    int             code;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (flags & ~UTOFU_REG_MEM_FLAG_READ_ONLY) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (stadd == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (addr == NULL) {
+        return UTOFU_ERR_INVALID_ADDRESS;
+    }
+    if (size == 0) {
+        return UTOFU_ERR_INVALID_SIZE;
+    }
+
+    emu_vcq_lock(vcq);
+    pthread_mutex_lock(&emu_g.mem_lock);
+    link = &vcq->stag_hash[stag_hash((uintptr_t)addr, size, flags)];
+    for (stag = *link; stag != STAG_NONE; stag = vcq->stag_next[stag]) {
+        struct emu_stag *e = &vcq->stags[stag];
+        if ((e->addr == (uintptr_t)addr) && (e->end - e->begin == size) && (e->flags == (flags | EMU_STAG_VALID))) {
+            e->refs++; /* the same region: the same STADD (3.6) */
+            *stadd = EMU_STADD(stag, e->begin);
+            code   = UTOFU_SUCCESS;
+            goto out;
+        }
+    }
+    stag = vcq->stag_free;
+    if (stag == STAG_NONE) {
+        if (vcq->stag_fresh == EMU_NUM_STAGS) {
+            code = UTOFU_ERR_FULL;
+            goto out;
+        }
+        stag = vcq->stag_fresh;
+    }
+    code = stag_fill(vcq, stag, addr, size, flags);
+    if (code != UTOFU_SUCCESS) {
+        goto out;
+    }
+    if (stag == vcq->stag_fresh) {
+        vcq->stag_fresh++;
+    } else {
+        vcq->stag_free = vcq->stag_next[stag];
+    }
+    vcq->stag_next[stag] = *link;
+    *link                = stag;
+    *stadd               = EMU_STADD(stag, vcq->stags[stag].begin);
+out:
+    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_vcq_unlock(vcq);
+    return code;
+}
+
+EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned int stag,
+                                       unsigned long int flags, utofu_stadd_t *stadd)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    int             code;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (flags & ~UTOFU_REG_MEM_FLAG_READ_ONLY) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (stadd == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (stag >= EMU_NUM_STAGS_USER) {
+        return UTOFU_ERR_INVALID_STAG;
+    }
+    if ((addr == NULL) || ((uintptr_t)addr % 256)) {
+        return UTOFU_ERR_INVALID_ADDRESS;
+    }
+    if ((size == 0) || (size % 256)) {
+        return UTOFU_ERR_INVALID_SIZE;
+    }
+
+    emu_vcq_lock(vcq);
+    pthread_mutex_lock(&emu_g.mem_lock);
+    if (vcq->stags[stag].flags & EMU_STAG_VALID) {
+        code = UTOFU_ERR_USED;
+    } else {
+        code = stag_fill(vcq, stag, addr, size, flags);
+    }
+    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_vcq_unlock(vcq);
+    if (code == UTOFU_SUCCESS) {
+        *stadd = EMU_STADD(stag, 0);
+    }
+    return code;
+}
+
+EMU_EXPORT int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t *stadd)
+{
+    struct emu_vcq_name name;
+
+    if (!emu_vcq_id_decode(vcq_id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    if (stag >= EMU_NUM_STAGS_USER) {
+        return UTOFU_ERR_INVALID_STAG;
+    }
+    if (stadd == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    *stadd = EMU_STADD(stag, 0);
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags)
+{
+    struct emu_vcq *vcq  = emu_vcq_of(vcq_hdl);
+    uint32_t        stag = EMU_STADD_STAG(stadd);
+    int             code = UTOFU_SUCCESS;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (flags != 0) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+
+    emu_vcq_lock(vcq);
+    pthread_mutex_lock(&emu_g.mem_lock);
+    struct emu_stag *e = &vcq->stags[stag];
+    if (!EMU_STADD_OK(stadd) || !(e->flags & EMU_STAG_VALID) || (EMU_STADD_OFF(stadd) != e->begin)) {
+        code = UTOFU_ERR_INVALID_STADD;
+    } else if (--e->refs == 0) {
+        if (stag >= EMU_NUM_STAGS_USER) {
+            unsigned  hash = stag_hash(e->addr, e->end - e->begin, e->flags & ~EMU_STAG_VALID);
+            uint32_t *link = &vcq->stag_hash[hash];
+            while (*link != stag) {
+                link = &vcq->stag_next[*link];
+            }
+            *link                = vcq->stag_next[stag];
+            vcq->stag_next[stag] = vcq->stag_free;
+            vcq->stag_free       = stag;
+        }
+        stag_clear(vcq, stag);
+    }
+    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_vcq_unlock(vcq);
+    return code;
+}

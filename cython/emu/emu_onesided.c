@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_onesided.c - put, get, ARMW, NOP (3.7.1): carried out while they are posted.
+ *
+ * The data path is: handle -> VCQ, ID -> peer (one compare when it is the peer of
+ * the last operation), STADD -> region (one compare when cached), bounds, store.
+ * What a network interface would report later, in TCQ and MRQ, is queued here.
+ *
+ * Order: a copy to memory in reach is body first, then the last word by a release
+ * store, then the notice by a release store of its sequence number.  So the last
+ * byte of a put is visible last, and whoever sees the notice sees the data.
+ */
+#include "emu_armw.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define POST_FLAGS \
+    (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | \
+     UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START | \
+     UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_SPS(15ul) | PATH_FLAGS)
+#define PATH_FLAGS UTOFU_ONESIDED_FLAG_PATH(255ul)
+
+/* ------------------------------------------------------------- completions */
+
+static inline void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
+{
+    struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_tail++ % EMU_TOQ_ENTRIES];
+
+    t->cbdata = cbdata;
+    t->code   = code;
+}
+
+static inline void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
+                            uint64_t lcl_stadd, uint64_t rmt_stadd, int code)
+{
+    struct emu_mrq_entry *m;
+
+    if (emu_unlikely(vcq->mrq_tail - vcq->mrq_head == vcq->mrq_size)) {
+        emu_mrq_grow(vcq);
+    }
+    m = &vcq->mrq[vcq->mrq_tail++ & (vcq->mrq_size - 1)];
+    memset(&m->notice, 0, sizeof(m->notice));
+    m->notice.notice_type = (uint8_t)type;
+    m->notice.vcq_id      = peer_id;
+    m->notice.edata       = edata;
+    m->notice.rmt_value   = value;
+    m->notice.lcl_stadd   = lcl_stadd;
+    m->notice.rmt_stadd   = rmt_stadd;
+    m->code               = code;
+}
+
+/* Put a notice into the lane towards the peer's VCQ. */
+static inline int lane_push(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
+                            uint64_t rmt_stadd)
+{
+    struct emu_lane_entry *e, *a, *b;
+
+    if (emu_unlikely(peer->lane == NULL)) {
+        int code = emu_lane_open(vcq, peer);
+        if (code != UTOFU_SUCCESS) {
+            return code;
+        }
+    }
+    e = peer->next_entry;
+    a = (struct emu_lane_entry *)((char *)peer->lane + EMU_LANE_HEAD);
+    b = a + EMU_LANE_A;
+    if (emu_likely(e < b)) {
+        peer->wr_a++;
+    } else {
+        peer->wr_b++;
+    }
+    /* where the next one goes is fixed now, because this entry says it */
+    peer->next_entry = emu_likely(peer->wr_a - peer->known_a < EMU_LANE_A) ? &a[peer->wr_a & (EMU_LANE_A - 1)] :
+                                                                              emu_lane_next(peer);
+    if (emu_unlikely(peer->next_entry == NULL)) {
+        /* the target's MRQ overflows: it ends when it next looks (chapter 7) */
+        atomic_fetch_or(&peer->block->epoch, EMU_EPOCH_OVERFLOW);
+        peer->next_entry = e;
+        if (e < b) {
+            peer->wr_a--;
+        } else {
+            peer->wr_b--;
+        }
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    e->notice.notice_type = (uint8_t)type;
+    e->notice.vcq_id      = vcq->id;
+    e->notice.edata       = edata;
+    e->notice.rmt_value   = 0;
+    e->notice.lcl_stadd   = lcl_stadd;
+    e->notice.rmt_stadd   = rmt_stadd;
+    e->notice.reserved[1] = (peer->next_entry >= b) ? EMU_ENTRY_NEXT_B : 0;
+    __atomic_store_n(&e->notice.reserved[0], peer->wr_a + peer->wr_b, __ATOMIC_RELEASE);
+    return UTOFU_SUCCESS;
+}
+
+/* ------------------------------------------------------------- translation */
+
+/* A STADD of our own VCQ as a pointer. */
+static inline int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length, bool write, char **addr_p)
+{
+    const struct emu_stag *e   = &vcq->stags[EMU_STADD_STAG(stadd)];
+    uint64_t               off = EMU_STADD_OFF(stadd);
+
+    if (emu_unlikely(!EMU_STADD_OK(stadd) || !(e->flags & EMU_STAG_VALID) || (off < e->begin) || (off > e->end) ||
+                     ((off == e->end) && (length != 0)))) {
+        return UTOFU_ERR_TCQ_STADD;
+    }
+    if (emu_unlikely(length > e->end - off)) {
+        return UTOFU_ERR_TCQ_LENGTH;
+    }
+    if (emu_unlikely(write && (e->flags & UTOFU_REG_MEM_FLAG_READ_ONLY))) {
+        return UTOFU_ERR_TCQ_MEMORY;
+    }
+    *addr_p = (char *)(uintptr_t)(e->addr + (off - e->begin));
+    return UTOFU_SUCCESS;
+}
+
+/* The region of a remote STADD, checked for [stadd, stadd + length). */
+static inline int remote_region(struct emu_peer *peer, uint64_t stadd, size_t length, bool write, struct emu_region **r_p)
+{
+    uint32_t           stag = EMU_STADD_STAG(stadd);
+    uint64_t           off  = EMU_STADD_OFF(stadd);
+    struct emu_region *r    = &peer->region[stag % EMU_REGION_CACHE];
+
+    if (emu_unlikely((r->stag != stag) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq))) {
+        int code;
+        r->stag = UINT32_MAX;
+        code    = emu_region_fill(peer, stag, r);
+        if (code != UTOFU_SUCCESS) {
+            return code;
+        }
+    }
+    if (emu_unlikely(!EMU_STADD_OK(stadd) || (off < r->begin) || (off > r->end) || ((off == r->end) && (length != 0)))) {
+        return UTOFU_ERR_MRQ_RMT_STADD;
+    }
+    if (emu_unlikely(length > r->end - off)) {
+        return UTOFU_ERR_MRQ_RMT_LENGTH;
+    }
+    if (emu_unlikely(write && (r->flags & UTOFU_REG_MEM_FLAG_READ_ONLY))) {
+        return UTOFU_ERR_MRQ_RMT_MEMORY;
+    }
+    *r_p = r;
+    return UTOFU_SUCCESS;
+}
+
+/* ------------------------------------------------------------------- copies */
+
+/* The last bytes, up to an aligned 8-byte word, ascending, each a release store */
+static inline void store_tail(char *dst, const char *src, size_t n)
+{
+    if (n == 8) {
+        uint64_t v;
+        memcpy(&v, src, 8);
+        __atomic_store_n((uint64_t *)(void *)dst, v, __ATOMIC_RELEASE);
+        return;
+    }
+    if (n & 4) {
+        uint32_t v;
+        if (((uintptr_t)dst & 3) == 0) {
+            memcpy(&v, src, 4);
+            __atomic_store_n((uint32_t *)(void *)dst, v, __ATOMIC_RELEASE);
+            dst += 4;
+            src += 4;
+            n -= 4;
+        }
+    }
+    if ((n & 2) && (((uintptr_t)dst & 1) == 0) && (n < 4)) {
+        uint16_t v;
+        memcpy(&v, src, 2);
+        __atomic_store_n((uint16_t *)(void *)dst, v, __ATOMIC_RELEASE);
+        dst += 2;
+        src += 2;
+        n -= 2;
+    }
+    for (; n > 0; n--) {
+        __atomic_store_n(dst++, *src++, __ATOMIC_RELEASE);
+    }
+}
+
+/* How many bytes of a copy are its tail: those in the last aligned word */
+static inline size_t tail_size(uintptr_t dst, size_t n)
+{
+    size_t tail = (dst + n) & 7;
+
+    tail = tail ? tail : 8;
+    return (tail < n) ? tail : n;
+}
+
+static inline void copy_tail_last(char *dst, const char *src, size_t n)
+{
+    if (emu_likely((n == 8) && !((uintptr_t)dst & 7))) {
+        store_tail(dst, src, 8);
+        return;
+    }
+    if (emu_likely(n != 0)) {
+        size_t tail = tail_size((uintptr_t)dst, n);
+        memcpy(dst, src, n - tail);
+        store_tail(dst + (n - tail), src + (n - tail), tail);
+    }
+}
+
+/* Into private memory of a peer.  strong: the last word is to land last. */
+static EMU_NOINLINE int private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong)
+{
+    struct emu_peer_process *proc = peer->proc;
+    int                      fd   = emu_peer_mem_fd(proc);
+    size_t                   done = 0;
+    char                     probe;
+
+    if (n == 0) {
+        return UTOFU_SUCCESS;
+    }
+    if (fd < 0) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    if ((n > EMU_CMA_THRESHOLD) || (strong && (n > 64))) {
+        /* The descriptor belongs to the process that we mean, a pid may not: a
+         * read through it tells whether the process is still that one. */
+        if (pread(fd, &probe, 1, (off_t)addr) == 1) {
+            while (!proc->cma_refused && (done < n)) {
+                /* two local pieces make the kernel copy the tail after the body,
+                 * at no cost; the remote pages are looked up once */
+                size_t       tail = tail_size((uintptr_t)addr, n), left = n - done;
+                struct iovec lcl[2] = {{(void *)(uintptr_t)(src + done), left - ((left > tail) ? tail : 0)},
+                                       {(void *)(uintptr_t)(src + n - tail), tail}};
+                struct iovec rmt    = {(void *)(uintptr_t)(addr + done), left};
+                ssize_t      k      = process_vm_writev(proc->pid, lcl, (left > tail) ? 2 : 1, &rmt, 1, 0);
+
+                if (k > 0) {
+                    done += (size_t)k;
+                } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+                    proc->cma_refused = true;
+                } else {
+                    return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+                }
+            }
+        } else if (errno == 0) {
+            return UTOFU_ERR_MRQ_PEER;
+        }
+    }
+    if (done < n) {
+        size_t tail = (strong && (n - done > 64)) ? tail_size((uintptr_t)addr, n) : 0;
+
+        for (size_t end = n - tail; done < n; end = n) {
+            while (done < end) {
+                ssize_t k = pwrite(fd, src + done, end - done, (off_t)(addr + done));
+                if (k <= 0) {
+                    /* 0: the process has ended, or is another program by now */
+                    return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+                }
+                done += (size_t)k;
+            }
+        }
+    }
+    return UTOFU_SUCCESS;
+}
+
+static EMU_NOINLINE int private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
+{
+    struct emu_peer_process *proc = peer->proc;
+    int                      fd   = emu_peer_mem_fd(proc);
+    size_t                   done = 0;
+    char                     probe;
+
+    if (n == 0) {
+        return UTOFU_SUCCESS;
+    }
+    if (fd < 0) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    if ((n > EMU_CMA_THRESHOLD) && (pread(fd, &probe, 1, (off_t)addr) == 1)) {
+        while (!proc->cma_refused && (done < n)) {
+            struct iovec lcl = {dst + done, n - done};
+            struct iovec rmt = {(void *)(uintptr_t)(addr + done), n - done};
+            ssize_t      k   = process_vm_readv(proc->pid, &lcl, 1, &rmt, 1, 0);
+
+            if (k > 0) {
+                done += (size_t)k;
+            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+                proc->cma_refused = true;
+            } else {
+                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+            }
+        }
+    }
+    while (done < n) {
+        ssize_t k = pread(fd, dst + done, n - done, (off_t)(addr + done));
+        if (k <= 0) {
+            return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
+        done += (size_t)k;
+    }
+    return UTOFU_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ posting */
+
+/* Arguments that every operation has, and a TOQ entry: the VCQ is locked after
+ * success.  The order of the checks is that of the arguments. */
+static inline int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long flags, struct emu_vcq **vcq_p)
+{
+    struct emu_vcq *vcq = emu_vcq_of(hdl);
+
+    if (emu_unlikely(vcq == NULL)) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (emu_unlikely(edata > EMU_MAX_EDATA)) {
+        return UTOFU_ERR_INVALID_EDATA;
+    }
+    if (emu_unlikely(flags & ~POST_FLAGS)) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (emu_unlikely((flags & PATH_FLAGS) && !emu_path_id_valid((flags & PATH_FLAGS) >> 28))) {
+        return UTOFU_ERR_INVALID_PATH_ID;
+    }
+    emu_vcq_lock(vcq);
+    if (emu_unlikely(vcq->tcq_tail - vcq->tcq_head + vcq->toq_silent >= EMU_TOQ_ENTRIES)) {
+        emu_vcq_unlock(vcq);
+        return UTOFU_ERR_BUSY;
+    }
+    *vcq_p = vcq;
+    return UTOFU_SUCCESS;
+}
+
+/* The peer; an error of the network (no such VCQ) is told from a bad argument. */
+static inline int post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p)
+{
+    struct emu_peer *peer = vcq->last;
+
+    if (emu_likely((peer != NULL) && (vcq->last_id == id) &&
+                   (atomic_load_explicit(peer->gen_p, memory_order_acquire) == peer->gen))) {
+        *peer_p = peer;
+        return UTOFU_SUCCESS;
+    }
+    return emu_peer_find(vcq, id, peer_p);
+}
+
+static uint64_t canonical_id(uint64_t id)
+{
+    struct emu_vcq_name name;
+
+    if (emu_vcq_id_decode(id, &name)) {
+        memcpy(name.path, name.coords + 3, 3);
+        id = emu_vcq_id_encode(&name);
+    }
+    return id;
+}
+
+struct post {
+    struct emu_vcq  *vcq;
+    uint64_t        rmt_id;
+    uint64_t        lcl_end, rmt_end; /* for the notices */
+    uint64_t        edata;
+    unsigned long   flags;
+    void            *cbdata;
+    int             lcl_type; /* UTOFU_MRQ_TYPE_LCL_*; the remote type follows it */
+};
+
+/* An operation failed: TCQ errors end there, others go to the MRQ, whatever
+ * notices were asked for (2.2.12, 3.7). */
+static EMU_NOINLINE int post_failed(const struct post *p, int code)
+{
+    struct emu_vcq *vcq = p->vcq;
+
+    if ((code <= UTOFU_ERR_INVALID_ARG) || ((code > UTOFU_ERR_TCQ_OTHER) && (code < 0))) {
+        emu_vcq_unlock(vcq); /* not posted */
+        return code;
+    }
+    if (code > UTOFU_ERR_MRQ_OTHER) {
+        tcq_push(vcq, p->cbdata, code);
+    } else {
+        if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
+            tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
+        } else {
+            vcq->toq_silent++;
+        }
+        mrq_push(vcq, p->lcl_type, canonical_id(p->rmt_id), p->edata, 0,
+                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0,
+                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? 0 : p->rmt_end, code);
+    }
+    emu_vcq_unlock(vcq);
+    return UTOFU_SUCCESS;
+}
+
+/* Notices of an operation that was carried out. */
+static inline int post_done(const struct post *p, struct emu_peer *peer, uint64_t value)
+{
+    struct emu_vcq *vcq = p->vcq;
+
+    if (p->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
+        int code = lane_push(vcq, peer, p->lcl_type + 1, p->edata,
+                             (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0, p->rmt_end);
+        if (emu_unlikely(code != UTOFU_SUCCESS)) {
+            return post_failed(p, (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);
+        }
+    }
+    if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
+        tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
+    } else {
+        vcq->toq_silent++;
+    }
+    if (p->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
+        mrq_push(vcq, p->lcl_type, peer->id, p->edata, value, (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0,
+                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? 0 : p->rmt_end, UTOFU_SUCCESS);
+    }
+    emu_vcq_unlock(vcq);
+    return UTOFU_SUCCESS;
+}
+
+/* Store n bytes at a remote STADD. */
+static inline int put_data(const struct post *p, const char *src, uint64_t rmt_stadd, size_t n)
+{
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    int                code;
+
+    code = post_peer(p->vcq, p->rmt_id, &peer);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return post_failed(p, code);
+    }
+    code = remote_region(peer, rmt_stadd, n, true, &r);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return post_failed(p, code);
+    }
+    if (emu_likely(r->direct)) {
+        copy_tail_last((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
+    } else {
+        code = private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
+                             (p->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+        if (emu_unlikely(code != UTOFU_SUCCESS)) {
+            return post_failed(p, code);
+        }
+        /* the kernel's copy, then whatever we store next */
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    return post_done(p, peer, 0);
+}
+
+EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
+{
+    struct post p = {.rmt_id = rmt_vcq_id, .lcl_end = lcl_stadd + length, .rmt_end = rmt_stadd + length,
+                     .edata = edata, .flags = flags, .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
+    char       *src;
+    int         code;
+
+    if (emu_unlikely(length > EMU_MAX_PUTGET)) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
+    }
+    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return code;
+    }
+    code = local_address(p.vcq, lcl_stadd, length, false, &src);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        struct emu_peer *peer;
+        int              bad = post_peer(p.vcq, rmt_vcq_id, &peer);
+        return post_failed(&p, (bad == UTOFU_ERR_INVALID_VCQ_ID) ? bad : code);
+    }
+    return put_data(&p, src, rmt_stadd, length);
+}
+
+EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
+                                   utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                   void *cbdata)
+{
+    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd + length, .edata = edata, .flags = flags,
+                     .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
+    int         code;
+
+    if (emu_unlikely((length > EMU_MAX_PIGGYBACK) || ((lcl_data == NULL) && (length > 0)))) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL :
+               (length > EMU_MAX_PIGGYBACK)  ? UTOFU_ERR_INVALID_SIZE :
+                                               UTOFU_ERR_INVALID_POINTER;
+    }
+    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return code;
+    }
+    return put_data(&p, lcl_data, rmt_stadd, length);
+}
+
+EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                    void *cbdata)
+{
+    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd + length, .edata = edata, .flags = flags,
+                     .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
+    int         code;
+
+    if (emu_unlikely(length > 8)) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
+    }
+    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return code;
+    }
+    /* the low bytes of the value: little-endian machines only, as Tofu's are */
+    return put_data(&p, (const char *)&lcl_data, rmt_stadd, length);
+}
+
+EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
+{
+    struct post p = {.rmt_id = rmt_vcq_id, .lcl_end = lcl_stadd + length, .rmt_end = rmt_stadd + length,
+                     .edata = edata, .flags = flags, .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_GET};
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    char              *dst = NULL;
+    int                code, local;
+
+    if (emu_unlikely(length > EMU_MAX_PUTGET)) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
+    }
+    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return code;
+    }
+    code = post_peer(p.vcq, rmt_vcq_id, &peer);
+    if (code == UTOFU_SUCCESS) {
+        code = remote_region(peer, rmt_stadd, length, false, &r);
+    }
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return post_failed(&p, code);
+    }
+    /* the data is written here after it travelled: local errors are in the MRQ */
+    local = local_address(p.vcq, lcl_stadd, length, true, &dst);
+    if (emu_unlikely(local != UTOFU_SUCCESS)) {
+        return post_failed(&p, (local == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
+                               (local == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
+                                                                 UTOFU_ERR_MRQ_LCL_MEMORY);
+    }
+    if (emu_likely(r->direct)) {
+        atomic_thread_fence(memory_order_acquire);
+        copy_tail_last(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
+    } else {
+        code = private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
+        if (code != UTOFU_SUCCESS) {
+            return post_failed(&p, code);
+        }
+    }
+    return post_done(&p, peer, 0);
+}
+
+static inline int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, unsigned size, uint64_t operand,
+                            uint64_t compare, uint64_t rmt_stadd, uint64_t edata, unsigned long flags, void *cbdata)
+{
+    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd, .edata = edata, .flags = flags, .cbdata = cbdata,
+                     .lcl_type = UTOFU_MRQ_TYPE_LCL_ARMW};
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    uint64_t           old = 0;
+    int                code;
+
+    /* STADDs are aligned as their memory is (emu_internal.h) */
+    if (emu_unlikely(rmt_stadd % size)) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_STADD;
+    }
+    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return code;
+    }
+    code = post_peer(p.vcq, rmt_vcq_id, &peer);
+    if (code == UTOFU_SUCCESS) {
+        code = remote_region(peer, rmt_stadd, size, true, &r);
+    }
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        return post_failed(&p, code);
+    }
+    uintptr_t addr = r->base + EMU_STADD_OFF(rmt_stadd);
+    if (emu_likely(r->direct)) {
+        old = emu_armw_direct(op, size, (void *)addr, operand, compare);
+    } else {
+        code = emu_service_armw(peer, op, size, operand, compare, rmt_stadd, addr, &old);
+        if (code != UTOFU_SUCCESS) {
+            return post_failed(&p, code);
+        }
+    }
+    return post_done(&p, peer, old);
+}
+
+static inline bool armw_op_valid(enum utofu_armw_op op)
+{
+    return ((int)op >= UTOFU_ARMW_OP_SWAP) && ((int)op <= UTOFU_ARMW_OP_OR);
+}
+
+EMU_EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                           uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
+                           void *cbdata)
+{
+    if (emu_unlikely(!armw_op_valid(armw_op))) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_OP;
+    }
+    return post_armw(vcq_hdl, rmt_vcq_id, (int)armw_op, 4, op_value, 0, rmt_stadd, edata, flags, cbdata);
+}
+
+EMU_EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                           uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
+                           void *cbdata)
+{
+    if (emu_unlikely(!armw_op_valid(armw_op))) {
+        return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_OP;
+    }
+    return post_armw(vcq_hdl, rmt_vcq_id, (int)armw_op, 8, op_value, 0, rmt_stadd, edata, flags, cbdata);
+}
+
+EMU_EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
+                            utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void *cbdata)
+{
+    return post_armw(vcq_hdl, rmt_vcq_id, EMU_ARMW_CSWAP, 4, new_value, old_value, rmt_stadd, edata, flags, cbdata);
+}
+
+EMU_EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
+                            utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void *cbdata)
+{
+    return post_armw(vcq_hdl, rmt_vcq_id, EMU_ARMW_CSWAP, 8, new_value, old_value, rmt_stadd, edata, flags, cbdata);
+}
+
+EMU_EXPORT int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void *cbdata)
+{
+    struct emu_vcq *vcq;
+    int             code = post_begin(vcq_hdl, 0, flags, &vcq);
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
+        tcq_push(vcq, cbdata, UTOFU_SUCCESS);
+    } else {
+        vcq->toq_silent++;
+    }
+    emu_vcq_unlock(vcq);
+    return UTOFU_SUCCESS;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_peer.c - other processes and their VCQs as seen from here: found by VCQ ID,
+ * their shared memory mapped, their registrations translated to pointers.
+ *
+ * All of this is the slow path of the first operation towards something; what it
+ * finds is kept until the VCQ, or the peer, goes away.
+ */
+#include "emu_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---------------------------------------------------------------- processes */
+
+struct emu_peer_process *emu_peer_process_get(uint32_t slot)
+{
+    struct emu_proc_slot    *s   = &emu_g.control->slot[slot];
+    uint32_t                 gen = s->gen;
+    struct emu_peer_process *p;
+    struct stat              st;
+
+    for (p = emu_g.procs; p != NULL; p = p->next) {
+        if ((p->slot == slot) && (p->gen == gen)) {
+            return atomic_load(&p->dead) ? NULL : p;
+        }
+    }
+    if ((slot != emu_g.slot) && ((atomic_load(&s->state) != EMU_SLOT_LIVE) || !emu_slot_alive(s))) {
+        return NULL;
+    }
+    p = calloc(1, sizeof(*p));
+    if (p == NULL) {
+        return NULL;
+    }
+    p->slot   = slot;
+    p->gen    = gen;
+    p->pid    = s->pid;
+    p->pidfd  = -1;
+    p->seg_fd = -1;
+    p->mem_fd = -1;
+    p->conn_fd = -1;
+    p->self   = slot == emu_g.slot;
+    if (p->self) {
+        p->shm    = emu_g.shm;
+        p->seg_fd = fcntl(emu_g.seg_fd, F_DUPFD_CLOEXEC, 0);
+    } else {
+        p->seg_fd = emu_peer_fd(p, s->seg_fd, O_RDWR);
+        /* the descriptor must be that segment, and the segment one of ours */
+        if ((p->seg_fd < 0) || fstat(p->seg_fd, &st) || (st.st_dev != s->seg_dev) || (st.st_ino != s->seg_ino) ||
+            ((uint64_t)st.st_size < EMU_STAGS_OFF)) {
+            goto err_free;
+        }
+        p->shm = mmap(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, MAP_SHARED, p->seg_fd, 0);
+        if (p->shm == MAP_FAILED) {
+            p->shm = NULL;
+            goto err_free;
+        }
+        if ((p->shm->magic != EMU_MAGIC) || (p->shm->version != EMU_SHM_VERSION) ||
+            (p->shm->size != (uint64_t)st.st_size)) {
+            emu_message("the segment of process %d is not one of this version; ignored", (int)p->pid);
+            goto err_free;
+        }
+#ifdef SYS_pidfd_open
+        p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+#endif
+        if (!emu_slot_alive(s) || (s->gen != gen)) {
+            goto err_free; /* the pid may be another process by now */
+        }
+    }
+    p->next     = emu_g.procs;
+    emu_g.procs = p;
+    emu_service_wake(); /* it watches the newcomer from now on */
+    return p;
+
+err_free:
+    if (p->shm != NULL) {
+        munmap(p->shm, EMU_STAGS_OFF);
+    }
+    if (p->seg_fd >= 0) {
+        close(p->seg_fd);
+    }
+    if (p->pidfd >= 0) {
+        close(p->pidfd);
+    }
+    if (p->conn_fd >= 0) {
+        close(p->conn_fd);
+    }
+    free(p);
+    return NULL;
+}
+
+/* The process has ended: every operation towards its VCQs sees a new generation.
+ * The first who notices does it for all peers, in the dead process' segment. */
+void emu_peer_process_lost(struct emu_peer_process *p)
+{
+    if (atomic_exchange(&p->dead, true)) {
+        return;
+    }
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        uint32_t gen = atomic_load(&p->shm->vcq[i].gen);
+        if (gen & 1) {
+            atomic_compare_exchange_strong(&p->shm->vcq[i].gen, &gen, gen + 1);
+        }
+    }
+}
+
+int emu_peer_mem_fd(struct emu_peer_process *proc)
+{
+    if (proc->mem_fd == -1) {
+        int fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
+
+        proc->mem_fd = (fd < 0) ? -2 : fd;
+        if (fd < 0) {
+            emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
+        }
+    }
+    return proc->mem_fd;
+}
+
+/* ----------------------------------------------------------- memory of a peer */
+
+/* Where a memfd of the peer is mapped here; NULL: it can't be */
+static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_t gen, bool writable, uint64_t need)
+{
+    struct emu_peer_seg *seg;
+    struct emu_seg      *shared;
+    struct stat          st;
+    void                *base = NULL;
+    int                  fd;
+
+    if (index >= EMU_MAX_SEGS) {
+        return NULL;
+    }
+    if (proc->segs == NULL) {
+        proc->segs = calloc(EMU_MAX_SEGS, sizeof(*proc->segs));
+        if (proc->segs == NULL) {
+            return NULL;
+        }
+    }
+    seg = &proc->segs[index];
+    if ((seg->base != NULL) && (seg->gen == gen) && (seg->size >= need)) {
+        return seg->base;
+    }
+    shared = &proc->shm->seg[index];
+    fd     = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);
+    if (fd < 0) {
+        return NULL;
+    }
+    if (!fstat(fd, &st) && (st.st_dev == shared->dev) && (st.st_ino == shared->ino) && (atomic_load(&shared->gen) == gen) &&
+        ((uint64_t)st.st_size >= need)) {
+        base = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE,
+                    fd, 0);
+        if (base == MAP_FAILED) {
+            base = NULL;
+        }
+    }
+    close(fd);
+    if (base != NULL) {
+        /* An older mapping stays when it is of the same file (another VCQ may use
+         * pointers into it); one of another file has no user left. */
+        if ((seg->base != NULL) && (seg->gen != gen)) {
+            munmap(seg->base, seg->size);
+        }
+        seg->base = base;
+        seg->size = (uint64_t)st.st_size;
+        seg->gen  = gen;
+    }
+    return base;
+}
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+#define POPULATE_MAX ((uint64_t)256 << 20) /* above it pages are mapped as they are touched */
+
+static void populate(uintptr_t base, uint64_t begin, uint64_t end, bool writable)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (base + begin) & ~(page - 1), to = (base + end + page - 1) & ~(page - 1);
+
+    if (to - from <= POPULATE_MAX) {
+        /* the pages exist, since the target registered them: this only maps them */
+        madvise((void *)from, to - from, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    }
+}
+
+int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region *r)
+{
+    struct emu_stag *e = &peer->stags[stag], copy;
+    uint32_t         seq;
+
+    for (int spin = 0;; spin++) {
+        seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+        memcpy(&copy, e, sizeof(copy));
+        atomic_thread_fence(memory_order_acquire);
+        if (!(seq & 1) && (atomic_load_explicit(&e->seq, memory_order_relaxed) == seq)) {
+            break;
+        }
+        if (spin > 1000000) {
+            return UTOFU_ERR_MRQ_RMT_STADD; /* its owner stopped or died in the middle */
+        }
+    }
+    if (!(copy.flags & EMU_STAG_VALID) || (copy.end < copy.begin)) {
+        return UTOFU_ERR_MRQ_RMT_STADD;
+    }
+    r->direct = 1;
+    r->base   = (uintptr_t)(copy.addr - copy.begin);
+    if (!peer->proc->self) {
+        bool  writable = !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
+        void *seg      = NULL;
+
+        if (copy.kind == EMU_MEM_SHARED) {
+            uint64_t need = copy.seg_off + (copy.end - copy.begin);
+            if (need >= copy.seg_off) {
+                pthread_mutex_lock(&emu_g.lock);
+                seg = peer_segment(peer->proc, copy.seg, copy.seg_gen, writable, need);
+                pthread_mutex_unlock(&emu_g.lock);
+            }
+        }
+        if (seg != NULL) {
+            r->base = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
+            populate(r->base, copy.begin, copy.end, writable);
+        } else {
+            r->direct = 0;
+        }
+    }
+    r->begin = copy.begin;
+    r->end   = copy.end;
+    r->flags = copy.flags;
+    r->stag  = stag;
+    r->seq   = seq;
+    r->seq_p = &e->seq;
+    return UTOFU_SUCCESS;
+}
+
+/* --------------------------------------------------------------------- VCQs */
+
+static struct emu_node *node_find(const uint8_t coords[6])
+{
+    uint64_t key = emu_coords_key(coords);
+
+    for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
+        uint64_t have = atomic_load_explicit(&emu_g.control->node[n].key, memory_order_acquire);
+        if (have == key) {
+            return &emu_g.control->node[n];
+        }
+        if (have == 0) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void peer_free(struct emu_peer *peer)
+{
+    if (peer->lane != NULL) {
+        /* the reader drops it when it has read what is in it */
+        atomic_store_explicit(&peer->lane->closed, 1, memory_order_release);
+        munmap(peer->lane, EMU_LANE_SIZE(peer->lane_entries));
+    }
+    munmap(peer->stags, EMU_STAGS_SIZE);
+    free(peer);
+}
+
+void emu_peers_release(struct emu_vcq *vcq)
+{
+    for (unsigned h = 0; h < EMU_PEER_HASH; h++) {
+        while (vcq->hash[h] != NULL) {
+            struct emu_peer_alias *a = vcq->hash[h];
+            vcq->hash[h]             = a->next;
+            free(a);
+        }
+    }
+    while (vcq->peers != NULL) {
+        struct emu_peer *p = vcq->peers;
+        vcq->peers         = p->next;
+        peer_free(p);
+    }
+    vcq->last = NULL;
+}
+
+static unsigned alias_hash(uint64_t id)
+{
+    return (unsigned)((id * 0x9e3779b97f4a7c15ull) >> 56) % EMU_PEER_HASH;
+}
+
+/* Forget a peer whose VCQ is gone, under all its names; a VCQ made again under
+ * the same ID is another peer. */
+static void peer_forget(struct emu_vcq *vcq, struct emu_peer *peer)
+{
+    for (unsigned h = 0; h < EMU_PEER_HASH; h++) {
+        struct emu_peer_alias **link = &vcq->hash[h];
+        while (*link != NULL) {
+            struct emu_peer_alias *a = *link;
+            if (a->peer == peer) {
+                *link = a->next;
+                free(a);
+            } else {
+                link = &a->next;
+            }
+        }
+    }
+    for (struct emu_peer **link = &vcq->peers; *link != NULL; link = &(*link)->next) {
+        if (*link == peer) {
+            *link = peer->next;
+            break;
+        }
+    }
+    vcq->last    = NULL;
+    vcq->last_id = 0;
+    peer_free(peer);
+}
+
+static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uint64_t canon, struct emu_peer **peer_p)
+{
+    struct emu_node         *node = node_find(name->coords);
+    struct emu_peer_process *proc;
+    struct emu_peer         *peer;
+    uint64_t                 owner;
+    uint32_t                 index;
+
+    if (node == NULL) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    owner = atomic_load(&node->vcq[(name->tni * EMU_NUM_CQS + name->cq) * EMU_NUM_CMPS + name->cmp]);
+    index = EMU_VCQ_OWNER_INDEX(owner);
+    if ((owner == 0) || (EMU_VCQ_OWNER_SLOT(owner) >= EMU_MAX_PROCS) || (index >= EMU_MAX_VCQS)) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&emu_g.lock);
+    proc = emu_peer_process_get(EMU_VCQ_OWNER_SLOT(owner));
+    pthread_mutex_unlock(&emu_g.lock);
+    if (proc == NULL) {
+        free(peer);
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    peer->id    = canon;
+    peer->proc  = proc;
+    peer->vcq   = index;
+    peer->block = &proc->shm->vcq[index];
+    peer->gen_p = &peer->block->gen;
+    peer->gen   = atomic_load_explicit(peer->gen_p, memory_order_acquire);
+    if (!(peer->gen & 1) || (peer->block->vcq_id != canon)) {
+        free(peer);
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    peer->stags = mmap(NULL, EMU_STAGS_SIZE, PROT_READ, MAP_SHARED, proc->seg_fd,
+                       (off_t)(EMU_STAGS_OFF + index * EMU_STAGS_SIZE));
+    if (peer->stags == MAP_FAILED) {
+        free(peer);
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    for (unsigned i = 0; i < EMU_REGION_CACHE; i++) {
+        /* matches no STag until it is filled */
+        peer->region[i].stag  = UINT32_MAX;
+        peer->region[i].seq_p = &peer->stags[0].seq;
+    }
+    peer->next = vcq->peers;
+    vcq->peers = peer;
+    *peer_p    = peer;
+    return UTOFU_SUCCESS;
+}
+
+int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p)
+{
+    struct emu_peer_alias *a;
+    struct emu_vcq_name    name;
+    struct emu_peer       *peer = NULL;
+    unsigned               h    = alias_hash(id);
+    uint64_t               canon;
+    int                    code;
+
+again:
+    for (a = vcq->hash[h]; a != NULL; a = a->next) {
+        if (a->id == id) {
+            if (atomic_load_explicit(a->peer->gen_p, memory_order_acquire) != a->peer->gen) {
+                peer_forget(vcq, a->peer);
+                goto again;
+            }
+            vcq->last    = a->peer;
+            vcq->last_id = id;
+            *peer_p      = a->peer;
+            return UTOFU_SUCCESS;
+        }
+    }
+    if (!emu_vcq_id_decode(id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    memcpy(name.path, name.coords + 3, 3);
+    canon = emu_vcq_id_encode(&name);
+    for (struct emu_peer *p = vcq->peers; p != NULL; p = p->next) {
+        if (p->id == canon) {
+            if (atomic_load_explicit(p->gen_p, memory_order_acquire) != p->gen) {
+                peer_forget(vcq, p);
+                break;
+            }
+            peer = p;
+            break;
+        }
+    }
+    if (peer == NULL) {
+        code = peer_create(vcq, &name, canon, &peer);
+        if (code != UTOFU_SUCCESS) {
+            return code;
+        }
+    }
+    a = malloc(sizeof(*a));
+    if (a == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    a->id        = id;
+    a->peer      = peer;
+    a->next      = vcq->hash[h];
+    vcq->hash[h] = a;
+    vcq->last    = peer;
+    vcq->last_id = id;
+    *peer_p      = peer;
+    return UTOFU_SUCCESS;
+}
+
+/* -------------------------------------------------------------------- lanes */
+
+struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries)
+{
+    uint64_t size = EMU_LANE_SIZE(mrq_entries);
+    void    *lane = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, seg_fd,
+                         (off_t)(EMU_LANES_OFF + index * size));
+
+    return (lane == MAP_FAILED) ? NULL : lane;
+}
+
+/* Claim a lane in the peer's segment and announce it.  Fresh lanes first; one
+ * that was used before is emptied. */
+int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer)
+{
+    struct emu_process *shm     = peer->proc->shm;
+    uint32_t            entries = peer->block->mrq_entries;
+    uint64_t            me      = EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index);
+    uint64_t            size    = EMU_LANE_SIZE(entries);
+    struct emu_lane    *lane;
+    uint32_t            index;
+
+    if ((entries < 2048) || (entries > EMU_MRQ_MAX) || (entries & (entries - 1)) ||
+        (EMU_PROCESS_SIZE(entries) > shm->size)) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    index = atomic_load(&shm->lanes);
+    while ((index < EMU_MAX_LANES) && !atomic_compare_exchange_weak(&shm->lanes, &index, index + 1)) {
+    }
+    if (index < EMU_MAX_LANES) {
+        lane = emu_lane_map(peer->proc->seg_fd, index, entries);
+        if (lane == NULL) {
+            return UTOFU_ERR_OUT_OF_MEMORY;
+        }
+    } else {
+        for (index = 0; index < EMU_MAX_LANES; index++) {
+            uint64_t none = 0;
+            lane          = emu_lane_map(peer->proc->seg_fd, index, entries);
+            if (lane == NULL) {
+                return UTOFU_ERR_OUT_OF_MEMORY;
+            }
+            if ((atomic_load(&lane->owner) == 0) && atomic_compare_exchange_strong(&lane->owner, &none, me)) {
+                break;
+            }
+            munmap(lane, size);
+        }
+        if (index == EMU_MAX_LANES) {
+            return UTOFU_ERR_FULL;
+        }
+        fallocate(peer->proc->seg_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(EMU_LANES_OFF + index * size),
+                  (off_t)size);
+    }
+    lane->vcq          = peer->vcq;
+    lane->vcq_gen      = peer->gen;
+    peer->lane         = lane;
+    peer->lane_entries = entries;
+    peer->wr_a = peer->wr_b = peer->known_a = peer->known_b = 0;
+    peer->next_entry   = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
+    atomic_store_explicit(&lane->owner, me, memory_order_release);
+    /* the overflow bit is kept; 2^31 announcements are out of reach */
+    atomic_fetch_add_explicit(&peer->block->epoch, 1, memory_order_acq_rel);
+    return UTOFU_SUCCESS;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_queue.c - completion: TCQ, local MRQ notices, MRQ lanes (3.7.4, 3.7.5).
+ *
+ * An operation is carried out while it is posted, so its TCQ entry and its local
+ * notice are in queues that only this VCQ touches.  Remote notices arrive through
+ * one lane per remote VCQ, found by the lane's announcement in the VCQ block.
+ * Local notices are returned first: a process that put and whose peer answers by
+ * a put sees its own local notice before the peer's remote one.
+ */
+#include "emu_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MRQ_FIRST_SIZE 1024u
+#define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
+
+int emu_queue_init(struct emu_vcq *vcq)
+{
+    vcq->mrq_size = MRQ_FIRST_SIZE;
+    vcq->mrq      = malloc(vcq->mrq_size * sizeof(*vcq->mrq));
+    return (vcq->mrq == NULL) ? UTOFU_ERR_OUT_OF_MEMORY : UTOFU_SUCCESS;
+}
+
+/* Give a lane of this process back; it may be used again. */
+static void lane_release(struct emu_lane *lane)
+{
+    lane->vcq_gen = 0;
+    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+    munmap(lane, EMU_LANE_SIZE(emu_g.mrq_entries));
+}
+
+void emu_queue_fini(struct emu_vcq *vcq)
+{
+    for (uint32_t i = 0; i < vcq->num_lanes; i++) {
+        lane_release(vcq->lanes[i].lane); /* its producer sees that the VCQ is gone */
+    }
+    free(vcq->lanes);
+    free(vcq->mrq);
+    vcq->lanes     = NULL;
+    vcq->mrq       = NULL;
+    vcq->num_lanes = 0;
+}
+
+void emu_mrq_grow(struct emu_vcq *vcq)
+{
+    uint32_t              n = vcq->mrq_tail - vcq->mrq_head;
+    struct emu_mrq_entry *mrq;
+
+    if (n >= emu_g.mrq_entries) {
+        emu_async_error("MRQ Overflow", vcq);
+    }
+    mrq = malloc((size_t)vcq->mrq_size * 2 * sizeof(*mrq));
+    if (mrq == NULL) {
+        emu_async_error("out of memory for the MRQ", vcq);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        mrq[i] = vcq->mrq[(vcq->mrq_head + i) & (vcq->mrq_size - 1)];
+    }
+    free(vcq->mrq);
+    vcq->mrq       = mrq;
+    vcq->mrq_head  = 0;
+    vcq->mrq_tail  = n;
+    vcq->mrq_size *= 2;
+}
+
+/* ------------------------------------------------------ lanes, producer side */
+
+struct emu_lane_entry *emu_lane_next(struct emu_peer *peer)
+{
+    struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)peer->lane + EMU_LANE_HEAD);
+    struct emu_lane_entry *b = a + EMU_LANE_A;
+
+    peer->known_a = atomic_load_explicit(&peer->lane->read_a, memory_order_acquire);
+    if (peer->wr_a - peer->known_a < EMU_LANE_A) {
+        return &a[peer->wr_a & (EMU_LANE_A - 1)];
+    }
+    peer->known_b = atomic_load_explicit(&peer->lane->read_b, memory_order_acquire);
+    if (peer->wr_b - peer->known_b >= peer->lane_entries) {
+        return NULL; /* the MRQ is full */
+    }
+    return &b[peer->wr_b & (peer->lane_entries - 1)];
+}
+
+/* ------------------------------------------------------ lanes, consumer side */
+
+static inline uint64_t entry_seq(const struct emu_lane_entry *e)
+{
+    return __atomic_load_n(&e->notice.reserved[0], __ATOMIC_ACQUIRE);
+}
+
+static bool lane_add(struct emu_vcq *vcq, uint32_t index)
+{
+    struct emu_rx_lane *rx;
+    struct emu_lane    *lane;
+
+    if (vcq->num_lanes == vcq->cap_lanes) {
+        uint32_t            cap   = vcq->cap_lanes ? vcq->cap_lanes * 2 : 8;
+        struct emu_rx_lane *lanes = realloc(vcq->lanes, cap * sizeof(*lanes));
+        if (lanes == NULL) {
+            return false;
+        }
+        vcq->lanes     = lanes;
+        vcq->cap_lanes = cap;
+    }
+    lane = emu_lane_map(emu_g.seg_fd, index, emu_g.mrq_entries);
+    if (lane == NULL) {
+        return false;
+    }
+    rx         = &vcq->lanes[vcq->num_lanes];
+    rx->lane   = lane;
+    rx->index  = index;
+    rx->rd_a   = atomic_load(&lane->read_a);
+    rx->rd_b   = atomic_load(&lane->read_b);
+    rx->expect = rx->rd_a + rx->rd_b + 1;
+    rx->cur    = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD) + (rx->rd_a & (EMU_LANE_A - 1));
+    vcq->num_lanes++;
+    return true;
+}
+
+/* Drop the lanes of senders that are gone and whose notices were all read. */
+static void lanes_drop_closed(struct emu_vcq *vcq)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < vcq->num_lanes; i++) {
+        struct emu_rx_lane         *rx    = &vcq->lanes[i];
+        uint64_t                    owner = atomic_load(&rx->lane->owner);
+        uint32_t                    slot  = EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS;
+        const struct emu_proc_slot *s     = &emu_g.control->slot[slot];
+        bool gone = atomic_load_explicit(&rx->lane->closed, memory_order_acquire) ||
+                    (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
+
+        if (gone && (entry_seq(rx->cur) != rx->expect)) {
+            lane_release(rx->lane);
+        } else {
+            vcq->lanes[kept++] = *rx;
+        }
+    }
+    vcq->num_lanes = kept;
+}
+
+/* Peers have announced lanes, or that one of them found the MRQ full. */
+static EMU_NOINLINE void lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
+{
+    bool complete = true;
+
+    if (epoch & EMU_EPOCH_OVERFLOW) {
+        emu_async_error("MRQ Overflow", vcq);
+    }
+    lanes_drop_closed(vcq);
+    uint32_t high = atomic_load_explicit(&emu_g.shm->lanes, memory_order_acquire);
+    if (high > EMU_MAX_LANES) {
+        high = EMU_MAX_LANES;
+    }
+    for (uint32_t i = 0; i < high; i++) {
+        uint32_t k    = 0;
+        /* owner and consumer of a lane are in its first line; peek at them */
+        char    *page = mmap(NULL, EMU_LANE_HEAD, PROT_READ, MAP_SHARED, emu_g.seg_fd,
+                             (off_t)(EMU_LANES_OFF + i * EMU_LANE_SIZE(emu_g.mrq_entries)));
+        if (page == MAP_FAILED) {
+            complete = false;
+            continue;
+        }
+        const struct emu_lane *head = (const struct emu_lane *)page;
+        bool mine = (atomic_load_explicit(&head->owner, memory_order_acquire) != 0) && (head->vcq == vcq->index) &&
+                    (head->vcq_gen == vcq->gen);
+        munmap(page, EMU_LANE_HEAD);
+        while (mine && (k < vcq->num_lanes) && (vcq->lanes[k].index != i)) {
+            k++;
+        }
+        if (mine && (k == vcq->num_lanes) && !lane_add(vcq, i)) {
+            complete = false;
+        }
+    }
+    if (complete) {
+        vcq->epoch = epoch;
+    }
+}
+
+/* Let producers know how far we are */
+static EMU_NOINLINE void lanes_publish(struct emu_vcq *vcq)
+{
+    for (uint32_t i = 0; i < vcq->num_lanes; i++) {
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+        if (rx->unpublished) {
+            atomic_store_explicit(&rx->lane->read_a, rx->rd_a, memory_order_release);
+            atomic_store_explicit(&rx->lane->read_b, rx->rd_b, memory_order_release);
+            rx->unpublished = 0;
+        }
+    }
+    vcq->unpublished = 0;
+}
+
+static inline void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
+{
+    struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)rx->lane + EMU_LANE_HEAD);
+    struct emu_lane_entry *b = a + EMU_LANE_A;
+    struct emu_lane_entry *e = rx->cur;
+
+    *notice             = e->notice;
+    notice->reserved[0] = 0;
+    notice->reserved[1] = 0;
+    if (e < b) {
+        rx->rd_a++;
+    } else {
+        rx->rd_b++;
+    }
+    rx->cur = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (emu_g.mrq_entries - 1)] :
+                                                           &a[rx->rd_a & (EMU_LANE_A - 1)];
+    rx->expect++;
+    rx->unpublished++;
+    if (++vcq->unpublished >= PUBLISH_EVERY) {
+        lanes_publish(vcq);
+    }
+}
+
+EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice *notice)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    uint32_t        epoch, i, n;
+    int             code = UTOFU_ERR_NOT_FOUND;
+
+    if (emu_unlikely(vcq == NULL)) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (emu_unlikely(flags != 0)) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (emu_unlikely(notice == NULL)) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    emu_vcq_lock(vcq);
+    if (vcq->mrq_head != vcq->mrq_tail) {
+        struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
+        *notice                 = m->notice;
+        code                    = m->code;
+        goto out;
+    }
+    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    if (emu_unlikely(epoch != vcq->epoch)) {
+        lanes_refresh(vcq, epoch);
+    }
+    /* from the lane after the one served last: no sender starves another */
+    n = vcq->num_lanes;
+    i = vcq->next_lane;
+    for (uint32_t k = 0; k < n; k++) {
+        if (i >= n) {
+            i = 0;
+        }
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+        i++;
+        if (entry_seq(rx->cur) == rx->expect) {
+            lane_take(vcq, rx, notice);
+            vcq->next_lane = i;
+            code           = UTOFU_SUCCESS;
+            goto out;
+        }
+    }
+    if (vcq->unpublished) {
+        lanes_publish(vcq);
+    }
+out:
+    emu_vcq_unlock(vcq);
+    return code;
+}
+
+EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void **cbdata)
+{
+    struct emu_vcq *vcq  = emu_vcq_of(vcq_hdl);
+    int             code = UTOFU_ERR_NOT_FOUND;
+
+    if (emu_unlikely(vcq == NULL)) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (emu_unlikely(flags != 0)) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (emu_unlikely(cbdata == NULL)) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    emu_vcq_lock(vcq);
+    /* entries that asked for no notice are read and skipped */
+    vcq->toq_silent = 0;
+    if (vcq->tcq_head != vcq->tcq_tail) {
+        struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head++ % EMU_TOQ_ENTRIES];
+        *cbdata                 = t->cbdata;
+        code                    = t->code;
+    }
+    emu_vcq_unlock(vcq);
+    return code;
+}
+
+/* The count is that of the CQ: of all VCQs of this process on it (3.7.5.1). */
+EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    size_t          n   = 0;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (count == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    pthread_mutex_lock(&emu_g.lock);
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        struct emu_vcq *v = emu_g.vcq[i];
+        if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
+            n += v->tcq_tail - v->tcq_head + v->toq_silent;
+        }
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+    *count = n;
+    return UTOFU_SUCCESS;
+}
+
+/* Notices that utofu_poll_mrq would return, at least: of each lane, what is next */
+EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    uint32_t        epoch;
+    size_t          n;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (count == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    emu_vcq_lock(vcq);
+    n     = vcq->mrq_tail - vcq->mrq_head;
+    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    if (epoch != vcq->epoch) {
+        lanes_refresh(vcq, epoch);
+    }
+    for (uint32_t k = 0; k < vcq->num_lanes; k++) {
+        const struct emu_rx_lane *rx = &vcq->lanes[k];
+        const struct emu_lane_entry *a = (const struct emu_lane_entry *)((const char *)rx->lane + EMU_LANE_HEAD);
+        const struct emu_lane_entry *b = a + EMU_LANE_A, *e = rx->cur;
+        uint64_t ra = rx->rd_a, rb = rx->rd_b, expect = rx->expect;
+
+        while (entry_seq(e) == expect) {
+            n++;
+            expect++;
+            if (e < b) {
+                ra++;
+            } else {
+                rb++;
+            }
+            e = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rb & (emu_g.mrq_entries - 1)] : &a[ra & (EMU_LANE_A - 1)];
+        }
+    }
+    emu_vcq_unlock(vcq);
+    *count = n;
+    return UTOFU_SUCCESS;
+}

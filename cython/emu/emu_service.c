@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_service.c - the one helper thread of a process, asleep in poll().
+ *
+ * It does what cannot be done from outside, and nothing of the data path:
+ *  - watches the processes that this one talks to, so that operations towards one
+ *    that ended fail at once;
+ *  - hands descriptors of this process to peers of the same user where /proc
+ *    refuses them (Yama, non-dumpable processes);
+ *  - carries out ARMW on private memory, which only a thread of the owner can do
+ *    atomically against the owner's own instructions.
+ */
+#include "emu_armw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_CONNS       EMU_MAX_PROCS
+#define FD_TIMEOUT_MS   2000
+#define ARMW_WAIT_MS    5
+
+enum request_op { REQUEST_KICK = 1, REQUEST_FD };
+
+struct request {
+    uint32_t op;
+    int32_t  fd; /* REQUEST_FD: a descriptor of the receiver, or EMU_FD_MEMORY */
+};
+
+static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    return (int)syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+/* -------------------------------------------------------- thread: serving */
+
+/* The address of size bytes at a STADD of ours that peers may write; mem_lock is
+ * held, so it stays registered. */
+static int armw_target(const struct emu_mailbox *m, void **addr_p)
+{
+    struct emu_vcq *vcq;
+    uint64_t        off = EMU_STADD_OFF(m->stadd), word;
+
+    if ((m->vcq >= EMU_MAX_VCQS) || ((vcq = emu_g.vcq[m->vcq]) == NULL) || ((m->size != 4) && (m->size != 8))) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    const struct emu_stag *e = &vcq->stags[EMU_STADD_STAG(m->stadd)];
+    if (!EMU_STADD_OK(m->stadd) || !(e->flags & EMU_STAG_VALID) || (off < e->begin) || (off >= e->end)) {
+        return UTOFU_ERR_MRQ_RMT_STADD;
+    }
+    if ((e->end - off < m->size) || (off % m->size)) {
+        return UTOFU_ERR_MRQ_RMT_LENGTH;
+    }
+    if (e->flags & UTOFU_REG_MEM_FLAG_READ_ONLY) {
+        return UTOFU_ERR_MRQ_RMT_MEMORY;
+    }
+    uint64_t addr = e->addr + (off - e->begin);
+    /* registered memory may have been unmapped by mistake: ask before touching */
+    if (pread(emu_g.self_mem_fd, &word, m->size, (off_t)addr) != m->size) {
+        return UTOFU_ERR_MRQ_RMT_MEMORY;
+    }
+    *addr_p = (void *)(uintptr_t)addr;
+    return UTOFU_SUCCESS;
+}
+
+static void serve_mailboxes(void)
+{
+    for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+        struct emu_mailbox *m        = &emu_g.shm->mailbox[i];
+        uint32_t            expected = EMU_MBOX_POSTED;
+        void               *addr;
+
+        if (!atomic_compare_exchange_strong(&m->state, &expected, EMU_MBOX_TAKEN)) {
+            continue;
+        }
+        pthread_mutex_lock(&emu_g.mem_lock);
+        m->code = armw_target(m, &addr);
+        if (m->code == UTOFU_SUCCESS) {
+            m->result = emu_armw_direct(m->op, m->size, addr, m->operand, m->compare);
+        }
+        pthread_mutex_unlock(&emu_g.mem_lock);
+        atomic_store(&m->state, EMU_MBOX_DONE);
+        futex(&m->state, FUTEX_WAKE, INT_MAX, NULL);
+    }
+}
+
+/* A descriptor that peers may have: our memory, our segment, or a memfd with
+ * registered memory */
+static int servable_fd(int32_t fd)
+{
+    if (fd == EMU_FD_MEMORY) {
+        return emu_g.self_mem_fd;
+    }
+    if ((fd >= 0) && ((fd == emu_g.seg_fd) || (fd == emu_g.control_fd))) {
+        return fd;
+    }
+    for (unsigned i = 0; i < atomic_load(&emu_g.shm->seg_high); i++) {
+        if ((atomic_load(&emu_g.shm->seg[i].gen) & 1) && (emu_g.shm->seg[i].fd == fd)) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static void send_fd(int conn, int fd)
+{
+    union {
+        struct cmsghdr align;
+        char           buf[CMSG_SPACE(sizeof(int))];
+    } control;
+    char          status = (fd >= 0) ? 1 : 0;
+    struct iovec  iov    = {&status, 1};
+    struct msghdr msg    = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (fd >= 0) {
+        memset(&control, 0, sizeof(control));
+        msg.msg_control    = control.buf;
+        msg.msg_controllen = sizeof(control.buf);
+        struct cmsghdr *c  = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level      = SOL_SOCKET;
+        c->cmsg_type       = SCM_RIGHTS;
+        c->cmsg_len        = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &fd, sizeof(int));
+    }
+    sendmsg(conn, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Returns false when the connection is over */
+static bool serve_connection(int conn)
+{
+    struct request req;
+    ssize_t        n = recv(conn, &req, sizeof(req), MSG_DONTWAIT);
+
+    if (n < 0) {
+        return (errno == EAGAIN) || (errno == EINTR);
+    }
+    if (n != (ssize_t)sizeof(req)) {
+        return false; /* closed, or not one of ours */
+    }
+    switch (req.op) {
+    case REQUEST_KICK:
+        serve_mailboxes();
+        return true;
+    case REQUEST_FD:
+        send_fd(conn, servable_fd(req.fd));
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ------------------------------------------------------- thread: main loop */
+
+struct watched {
+    struct emu_peer_process *proc; /* NULL: a connection of a peer to us */
+};
+
+static void *service_main(void *arg)
+{
+    struct pollfd  *fds     = NULL;
+    struct watched *what    = NULL;
+    int            *conns   = calloc(MAX_CONNS, sizeof(int));
+    unsigned        nconns = 0, cap = 0;
+    bool            stop = false;
+
+    (void)arg;
+    while (!stop && (conns != NULL)) {
+        unsigned n = 2, peers = 0;
+        bool     blind = false; /* some peer can only be asked now and then */
+
+        /* Who holds the lock may be waiting for a peer's service thread, and that
+         * peer for ours: never wait here, serve connections meanwhile. */
+        bool locked = pthread_mutex_trylock(&emu_g.lock) == 0;
+        for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
+            peers++;
+        }
+        if (cap < 2 + nconns + peers) {
+            cap                 = 2 * (2 + nconns + peers);
+            struct pollfd  *f   = realloc(fds, cap * sizeof(*fds));
+            struct watched *w   = realloc(what, cap * sizeof(*what));
+            fds                 = (f != NULL) ? f : fds;
+            what                = (w != NULL) ? w : what;
+            if ((f == NULL) || (w == NULL)) {
+                if (locked) {
+                    pthread_mutex_unlock(&emu_g.lock);
+                }
+                break;
+            }
+        }
+        fds[0] = (struct pollfd){emu_g.wake_fd, POLLIN, 0};
+        fds[1] = (struct pollfd){emu_g.listen_fd, POLLIN, 0};
+        for (unsigned i = 0; i < nconns; i++, n++) {
+            fds[n]  = (struct pollfd){conns[i], POLLIN, 0};
+            what[n] = (struct watched){NULL};
+        }
+        for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
+            if (p->self || atomic_load(&p->dead)) {
+                continue;
+            }
+            blind   = blind || (p->pidfd < 0);
+            fds[n]  = (struct pollfd){p->pidfd, POLLIN, 0};
+            what[n] = (struct watched){p};
+            n++;
+        }
+        if (locked) {
+            pthread_mutex_unlock(&emu_g.lock);
+        }
+
+        if (poll(fds, n, !locked ? 5 : blind ? 250 : -1) < 0) {
+            continue;
+        }
+        if (fds[0].revents) {
+            uint64_t count;
+            if (read(emu_g.wake_fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
+                stop = count >= ((uint64_t)1 << 32);
+            }
+        }
+        for (unsigned i = 2; i < n; i++) {
+            struct emu_peer_process *p = what[i].proc;
+
+            if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) ||
+                                ((p->pidfd < 0) && !emu_slot_alive(&emu_g.control->slot[p->slot])))) {
+                emu_peer_process_lost(p);
+            }
+        }
+        for (unsigned i = nconns; i-- > 0;) {
+            if (fds[2 + i].revents && !serve_connection(conns[i])) {
+                close(conns[i]);
+                conns[i] = conns[--nconns];
+            }
+        }
+        if (fds[1].revents) {
+            int   fd = accept4(emu_g.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            pid_t pid;
+            if (fd >= 0) {
+                if ((nconns < MAX_CONNS) && (emu_peer_credentials(fd, &pid) == 0)) {
+                    conns[nconns++] = fd;
+                } else {
+                    close(fd);
+                }
+            }
+        }
+    }
+    for (unsigned i = 0; i < nconns; i++) {
+        close(conns[i]);
+    }
+    free(conns);
+    free(fds);
+    free(what);
+    return NULL;
+}
+
+int emu_service_start(void)
+{
+    sigset_t all, old;
+    int      ret;
+
+    emu_g.wake_fd     = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    emu_g.self_mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if ((emu_g.wake_fd < 0) || (emu_g.self_mem_fd < 0)) {
+        emu_message("can't start the service thread: %s", strerror(errno));
+        return -1;
+    }
+    /* the program's signals are for the program's threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    ret = pthread_create(&emu_g.service, NULL, service_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (ret) {
+        emu_message("can't start the service thread: %s", strerror(ret));
+        return -1;
+    }
+    emu_g.service_running = true;
+    return 0;
+}
+
+void emu_service_wake(void)
+{
+    uint64_t one = 1;
+
+    if (emu_g.wake_fd >= 0) {
+        (void)!write(emu_g.wake_fd, &one, sizeof(one));
+    }
+}
+
+void emu_service_stop(void)
+{
+    uint64_t stop = (uint64_t)1 << 32;
+
+    if (emu_g.service_running) {
+        (void)!write(emu_g.wake_fd, &stop, sizeof(stop));
+        pthread_join(emu_g.service, NULL);
+        emu_g.service_running = false;
+    }
+}
+
+/* ---------------------------------------------------- asking another process */
+
+/* A connection to the peer's service thread, which must be of the expected pid */
+static int connection(struct emu_peer_process *proc)
+{
+    struct timeval     tv = {FD_TIMEOUT_MS / 1000, FD_TIMEOUT_MS % 1000 * 1000};
+    struct sockaddr_un sa;
+    unsigned           len;
+    pid_t              pid;
+    int                fd;
+
+    if (proc->conn_fd >= 0) {
+        return proc->conn_fd;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+    if (emu_service_name(proc->slot, &sa, &len) || connect(fd, (struct sockaddr *)&sa, len) ||
+        emu_peer_credentials(fd, &pid) || (pid != proc->pid)) {
+        close(fd);
+        return -1;
+    }
+    proc->conn_fd = fd;
+    return fd;
+}
+
+static int receive_fd(int conn)
+{
+    union {
+        struct cmsghdr align;
+        char           buf[CMSG_SPACE(sizeof(int))];
+    } control;
+    char            status;
+    struct iovec    iov = {&status, 1};
+    struct msghdr   msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+    struct cmsghdr *c;
+    int             fd = -1;
+
+    if (recvmsg(conn, &msg, MSG_CMSG_CLOEXEC) != 1) {
+        return -1;
+    }
+    c = CMSG_FIRSTHDR(&msg);
+    if ((c != NULL) && (c->cmsg_level == SOL_SOCKET) && (c->cmsg_type == SCM_RIGHTS) &&
+        (c->cmsg_len == CMSG_LEN(sizeof(int)))) {
+        memcpy(&fd, CMSG_DATA(c), sizeof(int));
+    }
+    return fd;
+}
+
+int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
+{
+    struct request req = {REQUEST_FD, fd};
+    char           path[64];
+    int            conn, got;
+
+    if (fd == EMU_FD_MEMORY) {
+        snprintf(path, sizeof(path), "/proc/%d/mem", (int)proc->pid);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)proc->pid, fd);
+    }
+    got = open(path, open_flags | O_CLOEXEC);
+    if (got >= 0) {
+        return got;
+    }
+    conn = connection(proc);
+    if ((conn < 0) || (send(conn, &req, sizeof(req), MSG_NOSIGNAL) != (ssize_t)sizeof(req))) {
+        return -1;
+    }
+    return receive_fd(conn);
+}
+
+/* ------------------------------------------------------- ARMW: initiator side */
+
+static bool armw_stopped_target(struct emu_peer_process *proc, int op, unsigned size, uint64_t operand, uint64_t compare,
+                             uint64_t addr, uint64_t *old_p)
+{
+    uint64_t old = 0, value;
+    int      fd  = emu_peer_mem_fd(proc);
+
+    if ((fd < 0) || (pread(fd, &old, size, (off_t)addr) != (ssize_t)size)) {
+        return false;
+    }
+    value = emu_armw_value(op, old, operand, compare);
+    if (pwrite(fd, &value, size, (off_t)addr) != (ssize_t)size) {
+        return false;
+    }
+    *old_p = old;
+    return true;
+}
+
+static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
+{
+    struct emu_process *shm = peer->proc->shm;
+
+    for (unsigned tries = 0; atomic_load(peer->gen_p) == peer->gen; tries++) {
+        for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+            struct emu_mailbox *m    = &shm->mailbox[i];
+            uint32_t            free = EMU_MBOX_FREE;
+
+            if (atomic_compare_exchange_strong(&m->state, &free, EMU_MBOX_CLAIMED)) {
+                m->pid = getpid();
+                return m;
+            }
+        }
+        /* all taken: by initiators that wait, or that died */
+        if (tries % 1000 == 999) {
+            for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+                struct emu_mailbox *m     = &shm->mailbox[i];
+                uint32_t            state = atomic_load(&m->state);
+
+                if (((state == EMU_MBOX_CLAIMED) || (state == EMU_MBOX_DONE)) && (m->pid > 0) && kill(m->pid, 0) &&
+                    (errno == ESRCH)) {
+                    atomic_compare_exchange_strong(&m->state, &state, EMU_MBOX_FREE);
+                }
+            }
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t operand, uint64_t compare, uint64_t stadd,
+                     uint64_t addr, uint64_t *old_p)
+{
+    const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
+    struct request        kick = {REQUEST_KICK, 0};
+    struct emu_mailbox   *m    = mailbox_claim(peer);
+    int                   code, conn;
+
+    if (m == NULL) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    m->vcq     = peer->vcq;
+    m->op      = (uint8_t)op;
+    m->size    = (uint8_t)size;
+    m->stadd   = stadd;
+    m->operand = operand;
+    m->compare = compare;
+    atomic_store(&m->state, EMU_MBOX_POSTED);
+
+    pthread_mutex_lock(&emu_g.lock);
+    conn = connection(peer->proc);
+    if (conn >= 0) {
+        (void)!send(conn, &kick, sizeof(kick), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+
+    for (;;) {
+        uint32_t state = atomic_load(&m->state);
+
+        if (state == EMU_MBOX_DONE) {
+            code   = m->code;
+            *old_p = m->result;
+            break;
+        }
+        if (futex(&m->state, FUTEX_WAIT, state, &wait) && (errno == ETIMEDOUT)) {
+            uint32_t posted = EMU_MBOX_POSTED;
+
+            if (atomic_load(peer->gen_p) != peer->gen) {
+                code = UTOFU_ERR_MRQ_PEER;
+                break;
+            }
+            /* A stopped target can't answer and can't touch the memory either: a
+             * network interface would go on, so we do it from here. */
+            if (emu_process_stopped(peer->proc->pid) &&
+                atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_TAKEN)) {
+                code = armw_stopped_target(peer->proc, op, size, operand, compare, addr, old_p) ?
+                               UTOFU_SUCCESS :
+                               UTOFU_ERR_MRQ_RMT_MEMORY;
+                break;
+            }
+        }
+    }
+    atomic_store(&m->state, EMU_MBOX_FREE);
+    return code;
+}

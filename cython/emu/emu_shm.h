@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_shm.h - what processes of one job share.
+ *
+ * Two kinds of segment, both memfds, so nothing outlives its users:
+ *
+ *   control segment, one per job          process segment, one per process
+ *   +---------------------------+         +------------------------------+
+ *   | header, robust mutex      |         | header, ARMW mailbox         |
+ *   | process slots             |         | VCQ blocks                   |
+ *   | nodes: CQs, VCQ -> owner  |         | shared memfds ("segments")   |
+ *   +---------------------------+         | STag table of each VCQ       |
+ *                                         | MRQ lanes                    |
+ *                                         +------------------------------+
+ *
+ * They hold indices and offsets, never pointers.  What a peer writes (lanes,
+ * mailbox) is never used as an index or address without a check.  Memory
+ * ordering: data is written with plain or release stores, published by a
+ * release store, and read after an acquire load of what published it.
+ */
+#ifndef EMU_SHM_H
+#define EMU_SHM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <utofu.h>
+
+#define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
+#define EMU_SHM_VERSION  1u
+#define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
+
+/* Tofu-D, chapter 6 of the guide */
+#define EMU_NUM_TNIS       6u
+#define EMU_NUM_CQS        9u
+#define EMU_NUM_CMPS       8u
+#define EMU_NODE_CQS       (EMU_NUM_TNIS * EMU_NUM_CQS)
+#define EMU_NODE_VCQS      (EMU_NODE_CQS * EMU_NUM_CMPS) /* 432 */
+#define EMU_NUM_STAGS_USER 256u
+
+/* Ours */
+#define EMU_MAX_PROCS      1024u
+#define EMU_MAX_NODES      1024u
+#define EMU_MAX_VCQS       EMU_NODE_VCQS /* of one process */
+#define EMU_NUM_STAGS      65536u        /* per VCQ */
+#define EMU_MAX_SEGS       4096u         /* memfds with registered memory, per process */
+#define EMU_MAX_LANES      16384u        /* per process */
+#define EMU_LANE_A         512u          /* entries of the ring that is normally used */
+#define EMU_MRQ_MAX        2097152u      /* most entries of an MRQ (4.3.2.3) */
+#define EMU_MAILBOXES      64u
+
+/* ------------------------------------------------------ control segment */
+
+enum emu_slot_state { EMU_SLOT_FREE, EMU_SLOT_LIVE };
+
+struct emu_proc_slot {
+    _Atomic uint32_t state;
+    uint32_t         gen;        /* counts the owners of this slot */
+    int32_t          pid;
+    uint32_t         node;       /* index into nodes */
+    uint64_t         start_time; /* of the process, clock ticks since boot */
+    int32_t          seg_fd;     /* process segment, as a descriptor of pid */
+    uint32_t         pad;
+    uint64_t         seg_dev, seg_ino;
+    uint64_t         reserved;
+};
+
+enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE };
+
+struct emu_cq_slot {
+    uint32_t kind;  /* enum emu_cq_kind */
+    uint32_t owner; /* process slot */
+    uint32_t users; /* VCQs on it */
+};
+
+/* owner of a VCQ in one word: read without the mutex by peers */
+#define EMU_VCQ_OWNER(slot, index) (((uint64_t)1 << 63) | ((uint64_t)(slot) << 32) | (index))
+#define EMU_VCQ_OWNER_SLOT(w)      ((uint32_t)((w) >> 32) & 0x7fffffffu)
+#define EMU_VCQ_OWNER_INDEX(w)     ((uint32_t)(w))
+
+struct emu_node {
+    _Atomic uint64_t   key; /* coordinates | EMU_NODE_USED, or 0 */
+    struct emu_cq_slot cq[EMU_NODE_CQS];
+    _Atomic uint64_t   vcq[EMU_NODE_VCQS];
+};
+#define EMU_NODE_USED ((uint64_t)1 << 63)
+
+struct emu_control {
+    uint64_t             magic;
+    uint32_t             version;
+    uint32_t             uid;
+    uint64_t             size;
+    char                 job[72];
+    pthread_mutex_t      mutex; /* robust, process-shared; creation paths only */
+    struct emu_proc_slot slot[EMU_MAX_PROCS];
+    struct emu_node      node[EMU_MAX_NODES];
+};
+
+/* ------------------------------------------------------ process segment */
+
+/* An entry of an MRQ lane: the notice that utofu_poll_mrq will return.  Its two
+ * reserved words carry the protocol: reserved[0] is the sequence number, stored
+ * last; reserved[1] says where the entry after it will be. */
+struct emu_lane_entry {
+    struct utofu_mrq_notice notice;
+};
+#define EMU_ENTRY_NEXT_B 1u
+
+/*
+ * MRQ lane: single producer (one remote VCQ), single consumer (one local VCQ).
+ * Two rings: A is small, so that it stays in cache; B holds a whole MRQ and is
+ * used only while A is full.  Each entry says in which ring its successor will
+ * be, so the order is one sequence over both.
+ */
+struct emu_lane {
+    _Atomic uint64_t owner;    /* EMU_LANE_OWNER, 0: free */
+    uint32_t         vcq;      /* consumer: VCQ index in this process */
+    uint32_t         vcq_gen;  /* ... and its generation; 0: nobody's */
+    _Atomic uint32_t closed;   /* producer is gone, what is in it may be read */
+    char             pad0[EMU_LINE - 24];
+    _Atomic uint64_t read_a;   /* entries that the consumer has read, per ring */
+    _Atomic uint64_t read_b;
+    char             pad1[EMU_LINE - 16];
+};
+#define EMU_LANE_OWNER(slot, gen, vcq) \
+    (((uint64_t)1 << 63) | ((uint64_t)(slot) << 48) | ((uint64_t)((gen) & 0xffffffu) << 16) | (vcq))
+#define EMU_LANE_OWNER_SLOT(w) ((uint32_t)((w) >> 48) & 0x7fffu)
+#define EMU_LANE_OWNER_GEN(w)  ((uint32_t)((w) >> 16) & 0xffffffu)
+
+/* What peers read on every operation: one line per VCQ, seldom written. */
+struct emu_vcq_block {
+    _Atomic uint32_t gen;        /* odd: VCQ exists; changes when it goes away */
+    _Atomic uint32_t epoch;      /* lanes announced, EMU_EPOCH_OVERFLOW */
+    uint32_t         mrq_entries;
+    uint32_t         pad;
+    uint64_t         vcq_id;     /* with default path */
+    char             pad1[EMU_LINE - 24];
+};
+#define EMU_EPOCH_OVERFLOW 0x80000000u
+
+enum emu_mem_kind {
+    EMU_MEM_PRIVATE, /* reached by system calls ("kind M") */
+    EMU_MEM_SHARED   /* in a shared mapping that peers map ("kind H") */
+};
+
+/* One registration.  Written by its owner only, under a sequence lock. */
+struct emu_stag {
+    _Atomic uint32_t seq;     /* even: stable */
+    uint32_t         flags;   /* UTOFU_REG_MEM_FLAG_* | EMU_STAG_VALID */
+    uint64_t         addr;    /* in the owner */
+    uint64_t         begin;   /* first valid offset in the STADD */
+    uint64_t         end;     /* one past the last */
+    uint32_t         kind;    /* enum emu_mem_kind */
+    uint32_t         seg;     /* SHARED: index of the memfd, ... */
+    uint32_t         seg_gen; /* ... its generation ... */
+    uint32_t         refs;    /* utofu_reg_mem calls (owner's use) */
+    uint64_t         seg_off; /* ... and where addr is in it */
+    uint64_t         pad;
+};
+#define EMU_STAG_VALID 0x80000000u
+
+/* A memfd or shm file of this process with registered memory in it. */
+struct emu_seg {
+    _Atomic uint32_t gen;  /* odd: in use */
+    int32_t          fd;   /* descriptor of the owner */
+    uint64_t         dev, ino;
+    uint32_t         refs; /* registrations in it (owner's use) */
+    uint32_t         writable;
+};
+
+/* A request for an ARMW on private memory, done by the target's service thread */
+enum emu_mailbox_state { EMU_MBOX_FREE, EMU_MBOX_CLAIMED, EMU_MBOX_POSTED, EMU_MBOX_TAKEN, EMU_MBOX_DONE };
+
+struct emu_mailbox {
+    _Atomic uint32_t state;
+    int32_t          pid;    /* of the initiator, to reclaim it */
+    uint32_t         vcq;    /* index in this process */
+    uint8_t          op;     /* enum emu_armw */
+    uint8_t          size;
+    uint16_t         pad;
+    int32_t          code;   /* result: UTOFU_SUCCESS or UTOFU_ERR_MRQ_* */
+    uint32_t         pad1;
+    uint64_t         stadd;
+    uint64_t         operand, compare, result;
+    uint64_t         pad2;
+};
+
+struct emu_process {
+    uint64_t             magic;
+    uint32_t             version;
+    int32_t              pid;
+    uint64_t             size;
+    _Atomic uint32_t     lanes; /* lanes ever used: 0 .. lanes - 1 are worth a look */
+    _Atomic uint32_t     seg_high;
+    char                 pad[EMU_LINE - 32];
+    struct emu_mailbox   mailbox[EMU_MAILBOXES];
+    struct emu_vcq_block vcq[EMU_MAX_VCQS];
+    struct emu_seg       seg[EMU_MAX_SEGS];
+};
+
+/* Offsets in the process segment: the header is mapped whole, STag tables and
+ * lanes one by one when they are used. */
+#define EMU_ALIGN(x, a)      (((x) + (a) - 1) / (a) * (a))
+#define EMU_SHM_PAGE         65536ull /* largest base page we meet */
+#define EMU_STAGS_OFF        EMU_ALIGN((uint64_t)sizeof(struct emu_process), EMU_SHM_PAGE)
+#define EMU_STAGS_SIZE       ((uint64_t)EMU_NUM_STAGS * sizeof(struct emu_stag))
+#define EMU_LANES_OFF        (EMU_STAGS_OFF + EMU_MAX_VCQS * EMU_STAGS_SIZE)
+#define EMU_LANE_HEAD        4096ull
+#define EMU_LANE_A_SIZE      ((uint64_t)EMU_LANE_A * sizeof(struct emu_lane_entry))
+#define EMU_LANE_SIZE(b)     EMU_ALIGN(EMU_LANE_HEAD + EMU_LANE_A_SIZE + (uint64_t)(b) * sizeof(struct emu_lane_entry), EMU_SHM_PAGE)
+#define EMU_PROCESS_SIZE(b)  (EMU_LANES_OFF + EMU_MAX_LANES * EMU_LANE_SIZE(b))
+
+_Static_assert(sizeof(struct utofu_mrq_notice) == 64, "an MRQ notice is a cache line");
+_Static_assert(sizeof(struct emu_lane_entry) == 64, "lane entries do not straddle lines");
+_Static_assert(sizeof(struct emu_stag) == 64, "a registration is a cache line");
+_Static_assert(sizeof(struct emu_vcq_block) == EMU_LINE, "VCQ blocks do not share lines");
+_Static_assert(sizeof(struct emu_mailbox) == 64, "mailboxes do not straddle lines");
+_Static_assert(sizeof(struct emu_lane) <= EMU_LANE_HEAD, "lane header fits");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free atomics");
+
+#endif /* EMU_SHM_H */

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_topology.c - coordinates, VCQ IDs and paths of the emulated network.
+ *
+ * The network is X x Y x Z units of 2 x 3 x 2 nodes (A, B, C).  A process is on
+ * the node that UTOFU_EMU_COORDS names, else on node number rank / PPN with the
+ * rank that a launcher gave it, else on a node of its own.
+ */
+#include "emu_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIM_A 2
+#define DIM_B 3
+#define DIM_C 2
+
+/* VCQ ID: tag(16) X(8) Y(8) Z(8) A(1) B(2) C(1) TNI(3) CQ(4) CMP(3) 0(6) path A(1) B(2) C(1) */
+#define ID_TAG   0x7554ull
+#define ID_ZEROS 0x3f0ull
+
+static uint8_t emu_shape[3] = {8, 8, 16};
+
+uint64_t emu_coords_key(const uint8_t c[6])
+{
+    return EMU_NODE_USED | ((uint64_t)c[0] << 40) | ((uint64_t)c[1] << 32) | ((uint64_t)c[2] << 24) |
+           ((uint64_t)c[3] << 16) | ((uint64_t)c[4] << 8) | c[5];
+}
+
+bool emu_path_valid(const uint8_t p[3])
+{
+    return (p[0] < DIM_A) && (p[1] < DIM_B) && (p[2] < DIM_C);
+}
+
+bool emu_coords_valid(const uint8_t c[6])
+{
+    return (c[0] < emu_shape[0]) && (c[1] < emu_shape[1]) && (c[2] < emu_shape[2]) && emu_path_valid(c + 3);
+}
+
+static unsigned path_bits(const uint8_t p[3])
+{
+    return ((unsigned)p[0] << 3) | ((unsigned)p[1] << 1) | p[2];
+}
+
+static void path_from_bits(unsigned bits, uint8_t p[3])
+{
+    p[0] = (bits >> 3) & 1;
+    p[1] = (bits >> 1) & 3;
+    p[2] = bits & 1;
+}
+
+uint64_t emu_vcq_id_encode(const struct emu_vcq_name *n)
+{
+    return (ID_TAG << 48) | ((uint64_t)n->coords[0] << 40) | ((uint64_t)n->coords[1] << 32) |
+           ((uint64_t)n->coords[2] << 24) | ((uint64_t)path_bits(n->coords + 3) << 20) | ((uint64_t)n->tni << 17) |
+           ((uint64_t)n->cq << 13) | ((uint64_t)n->cmp << 10) | path_bits(n->path);
+}
+
+bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
+{
+    if (((id >> 48) != ID_TAG) || (id & ID_ZEROS)) {
+        return false;
+    }
+    n->coords[0] = (uint8_t)(id >> 40);
+    n->coords[1] = (uint8_t)(id >> 32);
+    n->coords[2] = (uint8_t)(id >> 24);
+    path_from_bits((unsigned)(id >> 20) & 0xf, n->coords + 3);
+    n->tni = (id >> 17) & 7;
+    n->cq  = (id >> 13) & 15;
+    n->cmp = (id >> 10) & 7;
+    path_from_bits((unsigned)id & 0xf, n->path);
+    return emu_coords_valid(n->coords) && emu_path_valid(n->path) && (n->tni < EMU_NUM_TNIS) && (n->cq < EMU_NUM_CQS);
+}
+
+/* "v,v,..." of n numbers up to max; complains and returns false otherwise */
+static bool parse_list(const char *name, const char *text, unsigned n, const unsigned *max, uint8_t *out)
+{
+    const char *p = text;
+
+    for (unsigned i = 0; i < n; i++) {
+        char *end;
+        errno           = 0;
+        unsigned long v = strtoul(p, &end, 10);
+        if ((end == p) || errno || (v > max[i]) || (*end != ((i + 1 < n) ? ',' : '\0'))) {
+            emu_message("%s=\"%s\" is not a list of %u numbers in range; ignored", name, text, n);
+            return false;
+        }
+        out[i] = (uint8_t)v;
+        p      = end + 1;
+    }
+    return true;
+}
+
+static bool env_number(const char *name, unsigned long *v_p)
+{
+    const char   *s = getenv(name);
+    char         *end;
+    unsigned long v;
+
+    if ((s == NULL) || (*s == '\0')) {
+        return false;
+    }
+    errno = 0;
+    v     = strtoul(s, &end, 10);
+    if (errno || (*end != '\0') || (*s == '-')) {
+        return false;
+    }
+    *v_p = v;
+    return true;
+}
+
+int emu_topology_init(uint32_t slot, uint8_t coords[6])
+{
+    static const char *const rank_vars[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
+    static const unsigned    shape_max[] = {255, 255, 255};
+    const char              *s;
+    unsigned long            node = slot, ppn = 1;
+    uint8_t                  shape[3];
+
+    s = getenv("UTOFU_EMU_SHAPE");
+    if ((s != NULL) && parse_list("UTOFU_EMU_SHAPE", s, 3, shape_max, shape)) {
+        if (shape[0] && shape[1] && shape[2]) {
+            memcpy(emu_shape, shape, sizeof(shape));
+        } else {
+            emu_message("UTOFU_EMU_SHAPE=\"%s\" has a zero; ignored", s);
+        }
+    }
+
+    s = getenv("UTOFU_EMU_COORDS");
+    if (s != NULL) {
+        const unsigned max[] = {emu_shape[0] - 1u, emu_shape[1] - 1u, emu_shape[2] - 1u, DIM_A - 1, DIM_B - 1, DIM_C - 1};
+        if (parse_list("UTOFU_EMU_COORDS", s, 6, max, coords)) {
+            return UTOFU_SUCCESS;
+        }
+    }
+
+    if (env_number("UTOFU_EMU_PPN", &ppn) && (ppn == 0)) {
+        ppn = 1;
+    }
+    if (!env_number("UTOFU_EMU_NODE", &node)) {
+        for (unsigned i = 0; i < sizeof(rank_vars) / sizeof(rank_vars[0]); i++) {
+            if (env_number(rank_vars[i], &node)) {
+                break;
+            }
+        }
+        node /= ppn;
+    }
+
+    unsigned long xyz = node / (DIM_A * DIM_B * DIM_C), abc = node % (DIM_A * DIM_B * DIM_C);
+    if (xyz >= (unsigned long)emu_shape[0] * emu_shape[1] * emu_shape[2]) {
+        emu_message("node %lu is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE)", node, emu_shape[0],
+                    emu_shape[1], emu_shape[2]);
+        return UTOFU_ERR_INVALID_COORDS;
+    }
+    coords[0] = (uint8_t)(xyz % emu_shape[0]);
+    coords[1] = (uint8_t)(xyz / emu_shape[0] % emu_shape[1]);
+    coords[2] = (uint8_t)(xyz / emu_shape[0] / emu_shape[1]);
+    coords[3] = (uint8_t)(abc / (DIM_B * DIM_C));
+    coords[4] = (uint8_t)(abc / DIM_C % DIM_B);
+    coords[5] = (uint8_t)(abc % DIM_C);
+    return UTOFU_SUCCESS;
+}
+
+/* Path IDs are never 0, so that a flags argument without a path is told apart */
+#define PATH_ID_TAG 0x80u
+
+bool emu_path_id_valid(unsigned path_id)
+{
+    uint8_t p[3];
+
+    path_from_bits(path_id & 0xf, p);
+    return ((path_id & ~0xfu) == PATH_ID_TAG) && emu_path_valid(p);
+}
+
+EMU_EXPORT int utofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t *path_id)
+{
+    struct emu_vcq_name name;
+    int                 code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (!emu_vcq_id_decode(vcq_id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    if (path_id == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    /* a suitable path: straight to the target's A, B, C */
+    if (path_coords == NULL) {
+        path_coords = name.coords + 3;
+    }
+    if (!emu_path_valid(path_coords)) {
+        return UTOFU_ERR_INVALID_PATH;
+    }
+    *path_id = (utofu_path_id_t)(PATH_ID_TAG | path_bits(path_coords));
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[])
+{
+    struct emu_vcq_name name;
+    int                 code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (!emu_vcq_id_decode(vcq_id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    if (!emu_path_id_valid(path_id)) {
+        return UTOFU_ERR_INVALID_PATH_ID;
+    }
+    if (path_coords == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    path_from_bits(path_id & 0xf, path_coords);
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id,
+                                      utofu_cmp_id_t cmp_id, utofu_vcq_id_t *vcq_id)
+{
+    struct emu_vcq_name name;
+    int                 code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if ((coords == NULL) || (vcq_id == NULL)) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (!emu_coords_valid(coords)) {
+        return UTOFU_ERR_INVALID_COORDS;
+    }
+    if (tni_id >= EMU_NUM_TNIS) {
+        return UTOFU_ERR_INVALID_TNI_ID;
+    }
+    if (cq_id >= EMU_NUM_CQS) {
+        return UTOFU_ERR_INVALID_CQ_ID;
+    }
+    if (cmp_id >= EMU_NUM_CMPS) {
+        return UTOFU_ERR_INVALID_CMP_ID;
+    }
+    memcpy(name.coords, coords, 6);
+    memcpy(name.path, coords + 3, 3);
+    name.tni = tni_id;
+    name.cq  = cq_id;
+    name.cmp = cmp_id;
+    *vcq_id  = emu_vcq_id_encode(&name);
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_set_vcq_id_path(utofu_vcq_id_t *vcq_id, uint8_t path_coords[])
+{
+    struct emu_vcq_name name;
+    int                 code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (vcq_id == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (!emu_vcq_id_decode(*vcq_id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    if (path_coords == NULL) {
+        path_coords = name.coords + 3;
+    }
+    if (!emu_path_valid(path_coords)) {
+        return UTOFU_ERR_INVALID_PATH;
+    }
+    memcpy(name.path, path_coords, 3);
+    *vcq_id = emu_vcq_id_encode(&name);
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t *tni_id,
+                                    utofu_cq_id_t *cq_id, uint16_t *extra_val)
+{
+    struct emu_vcq_name name;
+    int                 code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (!emu_vcq_id_decode(vcq_id, &name)) {
+        return UTOFU_ERR_INVALID_VCQ_ID;
+    }
+    if ((coords == NULL) || (tni_id == NULL) || (cq_id == NULL) || (extra_val == NULL)) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    memcpy(coords, name.coords, 6);
+    *tni_id    = name.tni;
+    *cq_id     = name.cq;
+    *extra_val = name.cmp;
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_query_my_coords(uint8_t coords[])
+{
+    int code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (coords == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    memcpy(coords, emu_g.coords, 6);
+    return UTOFU_SUCCESS;
+}

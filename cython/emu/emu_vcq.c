@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_vcq.c - VCQs and the CQs they are on (3.3, chapter 6).
+ *
+ * The CQs of a node are in the job's control segment, shared by the processes on
+ * that node; each CQ belongs to one process.  CQs that VCQs share are taken from
+ * the lowest number up and exclusive ones from the highest down, so that the
+ * first VCQ made with a component ID is on a CQ that peers can predict.
+ */
+#include "emu_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VCQ_FLAGS (UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE)
+
+#define CMP_ANY UINT32_MAX
+
+static _Atomic uint64_t *node_vcqs(unsigned cq_index)
+{
+    return &emu_g.control->node[emu_g.node].vcq[cq_index * EMU_NUM_CMPS];
+}
+
+/* Take a free CQ of the TNI for this process (control locked); -1: none */
+static int cq_take(unsigned tni, enum emu_cq_kind kind)
+{
+    struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (unsigned i = 0; i < EMU_NUM_CQS; i++) {
+            unsigned q = (kind == EMU_CQ_EXCLUSIVE) ? EMU_NUM_CQS - 1 - i : i;
+            if (cq[q].kind == EMU_CQ_FREE) {
+                cq[q].kind  = kind;
+                cq[q].owner = emu_g.slot;
+                cq[q].users = 0;
+                return (int)q;
+            }
+        }
+        /* none: perhaps a process died with some */
+        for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
+            if ((cq[q].kind != EMU_CQ_FREE) && !emu_slot_alive(&emu_g.control->slot[cq[q].owner])) {
+                emu_control_reclaim(cq[q].owner);
+            }
+        }
+    }
+    return -1;
+}
+
+/* Choose CQ and component (control locked). */
+static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t *cq_p, uint16_t *cmp_p)
+{
+    struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
+    int                 q;
+
+    if (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) {
+        q = cq_take(tni, EMU_CQ_EXCLUSIVE);
+        if (q < 0) {
+            return UTOFU_ERR_NOT_AVAILABLE;
+        }
+        *cq_p  = (uint16_t)q;
+        *cmp_p = 0;
+        return UTOFU_SUCCESS;
+    }
+    for (q = 0; q < (int)EMU_NUM_CQS; q++) {
+        if ((cq[q].kind != EMU_CQ_SHARED) || (cq[q].owner != emu_g.slot)) {
+            continue;
+        }
+        _Atomic uint64_t *vcqs = node_vcqs(tni * EMU_NUM_CQS + (unsigned)q);
+        if (want_cmp != CMP_ANY) {
+            /* component IDs count on the process' first shared CQ */
+            if (atomic_load(&vcqs[want_cmp]) != 0) {
+                return UTOFU_ERR_USED;
+            }
+            *cq_p  = (uint16_t)q;
+            *cmp_p = (uint16_t)want_cmp;
+            return UTOFU_SUCCESS;
+        }
+        /* keep away from the low IDs, which components like to choose */
+        for (int m = EMU_NUM_CMPS - 1; m >= 0; m--) {
+            if (atomic_load(&vcqs[m]) == 0) {
+                *cq_p  = (uint16_t)q;
+                *cmp_p = (uint16_t)m;
+                return UTOFU_SUCCESS;
+            }
+        }
+    }
+    q = cq_take(tni, EMU_CQ_SHARED);
+    if (q < 0) {
+        return UTOFU_ERR_FULL;
+    }
+    *cq_p  = (uint16_t)q;
+    *cmp_p = (uint16_t)((want_cmp == CMP_ANY) ? EMU_NUM_CMPS - 1 : want_cmp);
+    return UTOFU_SUCCESS;
+}
+
+static void vcq_free_memory(struct emu_vcq *vcq)
+{
+    emu_mem_fini(vcq);
+    emu_queue_fini(vcq);
+    pthread_mutex_destroy(&vcq->lock);
+    free(vcq);
+}
+
+static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq_hdl_t *hdl_p)
+{
+    struct emu_vcq_name name;
+    struct emu_vcq     *vcq;
+    uint32_t            index;
+    int                 code;
+
+    vcq = calloc(1, sizeof(*vcq));
+    if (vcq == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_init(&vcq->lock, NULL);
+    vcq->locked = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
+    vcq->tni    = (uint16_t)tni;
+
+    pthread_mutex_lock(&emu_g.lock);
+    for (index = 0; (index < EMU_MAX_VCQS) && (emu_g.vcq[index] != NULL); index++) {
+    }
+    if (index == EMU_MAX_VCQS) {
+        pthread_mutex_unlock(&emu_g.lock);
+        vcq_free_memory(vcq);
+        return UTOFU_ERR_FULL;
+    }
+    vcq->index = index;
+    vcq->block = &emu_g.shm->vcq[index];
+    code       = emu_mem_init(vcq);
+    if (code == UTOFU_SUCCESS) {
+        code = emu_queue_init(vcq);
+    }
+    if (code != UTOFU_SUCCESS) {
+        goto err_free;
+    }
+    if (!emu_control_lock()) {
+        code = UTOFU_ERR_OUT_OF_RESOURCE;
+        goto err_free;
+    }
+    code = place(tni, cmp, flags, &vcq->cq, &vcq->cmp);
+    if (code != UTOFU_SUCCESS) {
+        emu_control_unlock();
+        goto err_free;
+    }
+    memcpy(name.coords, emu_g.coords, 6);
+    memcpy(name.path, emu_g.coords + 3, 3);
+    name.tni = vcq->tni;
+    name.cq  = vcq->cq;
+    name.cmp = vcq->cmp;
+    vcq->id  = emu_vcq_id_encode(&name);
+
+    vcq->block->vcq_id      = vcq->id;
+    vcq->block->mrq_entries = emu_g.mrq_entries;
+    atomic_store(&vcq->block->epoch, 0);
+    vcq->gen = atomic_fetch_add(&vcq->block->gen, 1) + 1; /* odd: it exists */
+    emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
+    atomic_store(&node_vcqs(tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], EMU_VCQ_OWNER(emu_g.slot, index));
+    emu_control_unlock();
+
+    vcq->hdl          = ((utofu_vcq_hdl_t)(++emu_g.vcq_serial[index]) << 16) | (index + 1);
+    emu_g.vcq[index]  = vcq;
+    *hdl_p            = vcq->hdl;
+    pthread_mutex_unlock(&emu_g.lock);
+    return UTOFU_SUCCESS;
+
+err_free:
+    pthread_mutex_unlock(&emu_g.lock);
+    vcq_free_memory(vcq);
+    return code;
+}
+
+EMU_EXPORT int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_hdl_t *vcq_hdl)
+{
+    int code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (tni_id >= EMU_NUM_TNIS) {
+        return UTOFU_ERR_INVALID_TNI_ID;
+    }
+    if ((flags & ~VCQ_FLAGS) ||
+        ((flags & UTOFU_VCQ_FLAG_EXCLUSIVE) && (flags & UTOFU_VCQ_FLAG_SESSION_MODE))) {
+        return UTOFU_ERR_INVALID_FLAGS;
+    }
+    if (vcq_hdl == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (flags & UTOFU_VCQ_FLAG_SESSION_MODE) {
+        return UTOFU_ERR_NOT_SUPPORTED;
+    }
+    return vcq_create(tni_id, CMP_ANY, flags, vcq_hdl);
+}
+
+EMU_EXPORT int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
+                                            utofu_vcq_hdl_t *vcq_hdl)
+{
+    int code = emu_ready();
+
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (tni_id >= EMU_NUM_TNIS) {
+        return UTOFU_ERR_INVALID_TNI_ID;
+    }
+    if (cmp_id >= EMU_NUM_CMPS) {
+        return UTOFU_ERR_INVALID_CMP_ID;
+    }
+    if (flags & ~UTOFU_VCQ_FLAG_THREAD_SAFE) {
+        return UTOFU_ERR_INVALID_FLAGS; /* exclusive and session mode can't be combined with it (3.3.4.1) */
+    }
+    if (vcq_hdl == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    return vcq_create(tni_id, cmp_id, flags, vcq_hdl);
+}
+
+EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
+{
+    struct emu_vcq *vcq;
+
+    pthread_mutex_lock(&emu_g.lock);
+    vcq = emu_vcq_of(vcq_hdl);
+    if (vcq == NULL) {
+        pthread_mutex_unlock(&emu_g.lock);
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    /* peers see it go first: operations towards it fail from here on */
+    atomic_fetch_add(&vcq->block->gen, 1);
+    emu_g.vcq[vcq->index] = NULL;
+    if (emu_control_lock()) {
+        struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[vcq->tni * EMU_NUM_CQS + vcq->cq];
+        atomic_store(&node_vcqs(vcq->tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], 0);
+        if (--cq->users == 0) {
+            cq->kind = EMU_CQ_FREE;
+        }
+        emu_control_unlock();
+    }
+    emu_peers_release(vcq);
+    pthread_mutex_unlock(&emu_g.lock);
+    vcq_free_memory(vcq);
+    return UTOFU_SUCCESS;
+}
+
+EMU_EXPORT int utofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t *vcq_id)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (vcq_id == NULL) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    *vcq_id = vcq->id;
+    return UTOFU_SUCCESS;
+}
