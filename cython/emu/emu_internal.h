@@ -98,7 +98,7 @@ struct emu_region {
     uint64_t         begin, end;
     uintptr_t        base;   /* of offset 0 */
 };
-#define EMU_REGION_CACHE 64u /* direct-mapped by STag */
+#define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */
 
 /* A remote VCQ as seen from one local VCQ, whatever path it is reached by. */
 struct emu_peer {
@@ -116,7 +116,7 @@ struct emu_peer {
     uint64_t                wr_a, wr_b;  /* entries written, per ring */
     uint64_t                known_a, known_b; /* of them read, as last seen */
     struct emu_peer         *next; /* all peers of the VCQ */
-    struct emu_region       region[EMU_REGION_CACHE];
+    struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
 };
 #define EMU_PEER_HASH 256u
 
@@ -247,7 +247,7 @@ void emu_peers_release(struct emu_vcq *vcq); /* lock held */
 /* The peer of an ID; creates it.  MRQ_PEER: no such VCQ; INVALID_VCQ_ID. */
 int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p);
 /* Translate a STag; MRQ_RMT_STADD: not registered. */
-int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region *region);
+int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **region_p);
 int emu_peer_mem_fd(struct emu_peer_process *proc);
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries);
 int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer);

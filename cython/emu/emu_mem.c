@@ -44,36 +44,53 @@ int emu_mem_init(struct emu_vcq *vcq)
 
 /* ---------------------------------------------------------------- segments */
 
-/* A descriptor of this process for the file, kept open by us: a copy of the
- * user's, or one opened by the name in the mapping. */
+/* A copy, kept by us, of a descriptor that is open on the file and can be mapped
+ * as needed; -1: not such a descriptor */
+static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
+{
+    struct stat st;
+    int         mode;
+
+    if (fstat(n, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
+        return -1;
+    }
+    mode = fcntl(n, F_GETFL);
+    if ((mode < 0) || ((mode & O_ACCMODE) == O_WRONLY) || (writable && ((mode & O_ACCMODE) != O_RDWR))) {
+        return -1;
+    }
+    return fcntl(n, F_DUPFD_CLOEXEC, 0);
+}
+
+#define FD_SCAN 4096 /* descriptors tried one by one where /proc/self/fd is closed to us */
+
+/* A descriptor of ours for the file: one that the program has open, else one
+ * opened by the name in the mapping. */
 static int find_file(const struct emu_vma *vma, bool writable)
 {
     struct dirent *ent;
-    struct stat    st;
     DIR           *d  = opendir("/proc/self/fd");
-    int            fd = -1;
+    int            fd = -1, by_name;
 
     if (d != NULL) {
         while ((fd < 0) && ((ent = readdir(d)) != NULL)) {
             char *end;
             long  n = strtol(ent->d_name, &end, 10);
 
-            if ((*end != '\0') || (n == dirfd(d)) || fstat((int)n, &st) || (st.st_dev != vma->dev) ||
-                (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
-                continue;
-            }
-            int mode = fcntl((int)n, F_GETFL);
-            if ((mode >= 0) && (((mode & O_ACCMODE) == O_RDWR) || (!writable && ((mode & O_ACCMODE) == O_RDONLY)))) {
-                fd = fcntl((int)n, F_DUPFD_CLOEXEC, 0);
+            if ((end != ent->d_name) && (*end == '\0') && (n != dirfd(d))) {
+                fd = dup_if_file((int)n, vma, writable);
             }
         }
         closedir(d);
+    } else {
+        for (int n = 0; (fd < 0) && (n < FD_SCAN); n++) {
+            fd = dup_if_file(n, vma, writable);
+        }
     }
     if ((fd < 0) && (vma->path[0] == '/')) {
-        fd = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-        if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode))) {
-            close(fd);
-            fd = -1;
+        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+        if (by_name >= 0) {
+            fd = dup_if_file(by_name, vma, writable);
+            close(by_name);
         }
     }
     return fd;

@@ -124,12 +124,10 @@ static inline int remote_region(struct emu_peer *peer, uint64_t stadd, size_t le
 {
     uint32_t           stag = EMU_STADD_STAG(stadd);
     uint64_t           off  = EMU_STADD_OFF(stadd);
-    struct emu_region *r    = &peer->region[stag % EMU_REGION_CACHE];
+    struct emu_region *r    = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
 
     if (emu_unlikely((r->stag != stag) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq))) {
-        int code;
-        r->stag = UINT32_MAX;
-        code    = emu_region_fill(peer, stag, r);
+        int code = emu_region_fill(peer, stag, &r);
         if (code != UTOFU_SUCCESS) {
             return code;
         }
@@ -308,14 +306,16 @@ static inline int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long 
     if (emu_unlikely(vcq == NULL)) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
-    if (emu_unlikely(edata > EMU_MAX_EDATA)) {
-        return UTOFU_ERR_INVALID_EDATA;
-    }
-    if (emu_unlikely(flags & ~POST_FLAGS)) {
-        return UTOFU_ERR_INVALID_FLAGS;
-    }
-    if (emu_unlikely((flags & PATH_FLAGS) && !emu_path_id_valid((flags & PATH_FLAGS) >> 28))) {
-        return UTOFU_ERR_INVALID_PATH_ID;
+    if (emu_unlikely((edata > EMU_MAX_EDATA) || (flags & (~POST_FLAGS | PATH_FLAGS)))) {
+        if (edata > EMU_MAX_EDATA) {
+            return UTOFU_ERR_INVALID_EDATA;
+        }
+        if (flags & ~POST_FLAGS) {
+            return UTOFU_ERR_INVALID_FLAGS;
+        }
+        if (!emu_path_id_valid((flags & PATH_FLAGS) >> 28)) {
+            return UTOFU_ERR_INVALID_PATH_ID;
+        }
     }
     emu_vcq_lock(vcq);
     if (emu_unlikely(vcq->tcq_tail - vcq->tcq_head + vcq->toq_silent >= EMU_TOQ_ENTRIES)) {
@@ -350,21 +350,22 @@ static uint64_t canonical_id(uint64_t id)
     return id;
 }
 
+/* What the notices of an operation say.  Built on the failure path; elsewhere the
+ * same values travel in registers. */
 struct post {
-    struct emu_vcq  *vcq;
-    uint64_t        rmt_id;
-    uint64_t        lcl_end, rmt_end; /* for the notices */
-    uint64_t        edata;
-    unsigned long   flags;
-    void            *cbdata;
-    int             lcl_type; /* UTOFU_MRQ_TYPE_LCL_*; the remote type follows it */
+    uint64_t      rmt_id;
+    uint64_t      lcl_end, rmt_end;
+    uint64_t      edata;
+    unsigned long flags;
+    void          *cbdata;
+    int           lcl_type; /* UTOFU_MRQ_TYPE_LCL_*; the remote type follows it */
 };
 
 /* An operation failed: TCQ errors end there, others go to the MRQ, whatever
  * notices were asked for (2.2.12, 3.7). */
-static EMU_NOINLINE int post_failed(const struct post *p, int code)
+static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, int code)
 {
-    struct emu_vcq *vcq = p->vcq;
+    bool get = p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
     if ((code <= UTOFU_ERR_INVALID_ARG) || ((code > UTOFU_ERR_TCQ_OTHER) && (code < 0))) {
         emu_vcq_unlock(vcq); /* not posted */
@@ -378,161 +379,163 @@ static EMU_NOINLINE int post_failed(const struct post *p, int code)
         } else {
             vcq->toq_silent++;
         }
-        mrq_push(vcq, p->lcl_type, canonical_id(p->rmt_id), p->edata, 0,
-                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0,
-                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? 0 : p->rmt_end, code);
+        mrq_push(vcq, p->lcl_type, canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
+                 code);
     }
     emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;
 }
 
 /* Notices of an operation that was carried out. */
-static inline int post_done(const struct post *p, struct emu_peer *peer, uint64_t value)
+static inline int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_type, uint64_t lcl_end,
+                            uint64_t rmt_end, uint64_t edata, unsigned long flags, void *cbdata, uint64_t value)
 {
-    struct emu_vcq *vcq = p->vcq;
+    bool get = lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
-    if (p->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        int code = lane_push(vcq, peer, p->lcl_type + 1, p->edata,
-                             (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0, p->rmt_end);
+    if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
+        int code = lane_push(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
-            return post_failed(p, (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);
+            return post_failed(vcq, &(struct post){peer->id, lcl_end, rmt_end, edata, flags, cbdata, lcl_type},
+                               (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);
         }
     }
-    if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
-        tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
+    if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
+        tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
         vcq->toq_silent++;
     }
-    if (p->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
-        mrq_push(vcq, p->lcl_type, peer->id, p->edata, value, (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? p->lcl_end : 0,
-                 (p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET) ? 0 : p->rmt_end, UTOFU_SUCCESS);
+    if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
+        mrq_push(vcq, lcl_type, peer->id, edata, value, get ? lcl_end : 0, get ? 0 : rmt_end, UTOFU_SUCCESS);
     }
     emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;
 }
 
 /* Store n bytes at a remote STADD. */
-static inline int put_data(const struct post *p, const char *src, uint64_t rmt_stadd, size_t n)
+static inline int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, uint64_t rmt_stadd, size_t n,
+                           uint64_t edata, unsigned long flags, void *cbdata)
 {
     struct emu_region *r;
     struct emu_peer   *peer;
     int                code;
 
-    code = post_peer(p->vcq, p->rmt_id, &peer);
+    code = post_peer(vcq, rmt_id, &peer);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return post_failed(p, code);
+        goto failed;
     }
     code = remote_region(peer, rmt_stadd, n, true, &r);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return post_failed(p, code);
+        goto failed;
     }
     if (emu_likely(r->direct)) {
         copy_tail_last((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
     } else {
         code = private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
-                             (p->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+                             (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
-            return post_failed(p, code);
+            goto failed;
         }
         /* the kernel's copy, then whatever we store next */
         atomic_thread_fence(memory_order_seq_cst);
     }
-    return post_done(p, peer, 0);
+    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+
+failed:
+    return post_failed(vcq, &(struct post){rmt_id, 0, rmt_stadd + n, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
+                       code);
 }
 
 EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
 {
-    struct post p = {.rmt_id = rmt_vcq_id, .lcl_end = lcl_stadd + length, .rmt_end = rmt_stadd + length,
-                     .edata = edata, .flags = flags, .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
-    char       *src;
-    int         code;
+    struct emu_vcq *vcq;
+    char           *src;
+    int             code;
 
     if (emu_unlikely(length > EMU_MAX_PUTGET)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    code = post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         return code;
     }
-    code = local_address(p.vcq, lcl_stadd, length, false, &src);
+    code = local_address(vcq, lcl_stadd, length, false, &src);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         struct emu_peer *peer;
-        int              bad = post_peer(p.vcq, rmt_vcq_id, &peer);
-        return post_failed(&p, (bad == UTOFU_ERR_INVALID_VCQ_ID) ? bad : code);
+        int              bad = post_peer(vcq, rmt_vcq_id, &peer);
+        return post_failed(vcq, &(struct post){rmt_vcq_id, 0, 0, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
+                           (bad == UTOFU_ERR_INVALID_VCQ_ID) ? bad : code);
     }
-    return put_data(&p, src, rmt_stadd, length);
+    return put_data(vcq, rmt_vcq_id, src, rmt_stadd, length, edata, flags, cbdata);
 }
 
 EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
                                    void *cbdata)
 {
-    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd + length, .edata = edata, .flags = flags,
-                     .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
-    int         code;
+    struct emu_vcq *vcq;
+    int             code;
 
     if (emu_unlikely((length > EMU_MAX_PIGGYBACK) || ((lcl_data == NULL) && (length > 0)))) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL :
                (length > EMU_MAX_PIGGYBACK)  ? UTOFU_ERR_INVALID_SIZE :
                                                UTOFU_ERR_INVALID_POINTER;
     }
-    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    code = post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         return code;
     }
-    return put_data(&p, lcl_data, rmt_stadd, length);
+    return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
 EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
                                     utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
                                     void *cbdata)
 {
-    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd + length, .edata = edata, .flags = flags,
-                     .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_PUT};
-    int         code;
+    struct emu_vcq *vcq;
+    int             code;
 
     if (emu_unlikely(length > 8)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    code = post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         return code;
     }
     /* the low bytes of the value: little-endian machines only, as Tofu's are */
-    return put_data(&p, (const char *)&lcl_data, rmt_stadd, length);
+    return put_data(vcq, rmt_vcq_id, (const char *)&lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
 EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
 {
-    struct post p = {.rmt_id = rmt_vcq_id, .lcl_end = lcl_stadd + length, .rmt_end = rmt_stadd + length,
-                     .edata = edata, .flags = flags, .cbdata = cbdata, .lcl_type = UTOFU_MRQ_TYPE_LCL_GET};
     struct emu_region *r;
     struct emu_peer   *peer;
+    struct emu_vcq    *vcq;
     char              *dst = NULL;
-    int                code, local;
+    int                code;
 
     if (emu_unlikely(length > EMU_MAX_PUTGET)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    code = post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         return code;
     }
-    code = post_peer(p.vcq, rmt_vcq_id, &peer);
+    code = post_peer(vcq, rmt_vcq_id, &peer);
     if (code == UTOFU_SUCCESS) {
         code = remote_region(peer, rmt_stadd, length, false, &r);
     }
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return post_failed(&p, code);
+        goto failed;
     }
     /* the data is written here after it travelled: local errors are in the MRQ */
-    local = local_address(p.vcq, lcl_stadd, length, true, &dst);
-    if (emu_unlikely(local != UTOFU_SUCCESS)) {
-        return post_failed(&p, (local == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
-                               (local == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
-                                                                 UTOFU_ERR_MRQ_LCL_MEMORY);
+    code = local_address(vcq, lcl_stadd, length, true, &dst);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        code = (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
+               (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
+                                                UTOFU_ERR_MRQ_LCL_MEMORY;
+        goto failed;
     }
     if (emu_likely(r->direct)) {
         atomic_thread_fence(memory_order_acquire);
@@ -540,47 +543,57 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     } else {
         code = private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
         if (code != UTOFU_SUCCESS) {
-            return post_failed(&p, code);
+            goto failed;
         }
     }
-    return post_done(&p, peer, 0);
+    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_GET, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
+                     0);
+
+failed:
+    return post_failed(vcq, &(struct post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
+                                           UTOFU_MRQ_TYPE_LCL_GET},
+                       code);
 }
 
 static inline int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, unsigned size, uint64_t operand,
                             uint64_t compare, uint64_t rmt_stadd, uint64_t edata, unsigned long flags, void *cbdata)
 {
-    struct post p = {.rmt_id = rmt_vcq_id, .rmt_end = rmt_stadd, .edata = edata, .flags = flags, .cbdata = cbdata,
-                     .lcl_type = UTOFU_MRQ_TYPE_LCL_ARMW};
     struct emu_region *r;
     struct emu_peer   *peer;
+    struct emu_vcq    *vcq;
     uint64_t           old = 0;
+    uintptr_t          addr;
     int                code;
 
     /* STADDs are aligned as their memory is (emu_internal.h) */
     if (emu_unlikely(rmt_stadd % size)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_STADD;
     }
-    code = post_begin(vcq_hdl, edata, flags, &p.vcq);
+    code = post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         return code;
     }
-    code = post_peer(p.vcq, rmt_vcq_id, &peer);
+    code = post_peer(vcq, rmt_vcq_id, &peer);
     if (code == UTOFU_SUCCESS) {
         code = remote_region(peer, rmt_stadd, size, true, &r);
     }
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return post_failed(&p, code);
+        goto failed;
     }
-    uintptr_t addr = r->base + EMU_STADD_OFF(rmt_stadd);
+    addr = r->base + EMU_STADD_OFF(rmt_stadd);
     if (emu_likely(r->direct)) {
         old = emu_armw_direct(op, size, (void *)addr, operand, compare);
     } else {
         code = emu_service_armw(peer, op, size, operand, compare, rmt_stadd, addr, &old);
         if (code != UTOFU_SUCCESS) {
-            return post_failed(&p, code);
+            goto failed;
         }
     }
-    return post_done(&p, peer, old);
+    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_ARMW, 0, rmt_stadd, edata, flags, cbdata, old);
+
+failed:
+    return post_failed(vcq, &(struct post){rmt_vcq_id, 0, rmt_stadd, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_ARMW},
+                       code);
 }
 
 static inline bool armw_op_valid(enum utofu_armw_op op)

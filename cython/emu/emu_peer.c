@@ -117,7 +117,7 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
         int fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
 
         proc->mem_fd = (fd < 0) ? -2 : fd;
-        if (fd < 0) {
+        if ((fd < 0) && ((errno == EACCES) || (errno == EPERM))) {
             emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
         }
     }
@@ -194,10 +194,35 @@ static void populate(uintptr_t base, uint64_t begin, uint64_t end, bool writable
     }
 }
 
-int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region *r)
+/* Stands for all pages of translations that a peer has not needed yet */
+static struct emu_region no_regions[EMU_REGION_PAGE] = {[0 ... EMU_REGION_PAGE - 1] = {.stag = UINT32_MAX}};
+
+static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
 {
-    struct emu_stag *e = &peer->stags[stag], copy;
-    uint32_t         seq;
+    struct emu_region **page = &peer->regions[stag / EMU_REGION_PAGE];
+
+    if (*page == no_regions) {
+        struct emu_region *fresh = malloc(sizeof(no_regions));
+        if (fresh == NULL) {
+            return NULL;
+        }
+        memcpy(fresh, no_regions, sizeof(no_regions));
+        *page = fresh;
+    }
+    return *page;
+}
+
+int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_p)
+{
+    struct emu_stag   *e    = &peer->stags[stag], copy;
+    struct emu_region *page = region_page(peer, stag), *r;
+    uint32_t           seq;
+
+    if (page == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    r       = &page[stag % EMU_REGION_PAGE];
+    r->stag = UINT32_MAX;
 
     for (int spin = 0;; spin++) {
         seq = atomic_load_explicit(&e->seq, memory_order_acquire);
@@ -240,6 +265,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region *r)
     r->stag  = stag;
     r->seq   = seq;
     r->seq_p = &e->seq;
+    *r_p     = r;
     return UTOFU_SUCCESS;
 }
 
@@ -269,6 +295,11 @@ static void peer_free(struct emu_peer *peer)
         munmap(peer->lane, EMU_LANE_SIZE(peer->lane_entries));
     }
     munmap(peer->stags, EMU_STAGS_SIZE);
+    for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
+        if (peer->regions[i] != no_regions) {
+            free(peer->regions[i]);
+        }
+    }
     free(peer);
 }
 
@@ -364,10 +395,8 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
         free(peer);
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    for (unsigned i = 0; i < EMU_REGION_CACHE; i++) {
-        /* matches no STag until it is filled */
-        peer->region[i].stag  = UINT32_MAX;
-        peer->region[i].seq_p = &peer->stags[0].seq;
+    for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
+        peer->regions[i] = no_regions;
     }
     peer->next = vcq->peers;
     vcq->peers = peer;

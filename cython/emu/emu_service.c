@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,6 +54,7 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
 {
     struct emu_vcq *vcq;
     uint64_t        off = EMU_STADD_OFF(m->stadd), word;
+    struct iovec    lcl = {&word, m->size}, rmt;
 
     if ((m->vcq >= EMU_MAX_VCQS) || ((vcq = emu_g.vcq[m->vcq]) == NULL) || ((m->size != 4) && (m->size != 8))) {
         return UTOFU_ERR_MRQ_PEER;
@@ -69,7 +71,8 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
     }
     uint64_t addr = e->addr + (off - e->begin);
     /* registered memory may have been unmapped by mistake: ask before touching */
-    if (pread(emu_g.self_mem_fd, &word, m->size, (off_t)addr) != m->size) {
+    rmt = (struct iovec){(void *)(uintptr_t)addr, m->size};
+    if ((process_vm_readv(getpid(), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) {
         return UTOFU_ERR_MRQ_RMT_MEMORY;
     }
     *addr_p = (void *)(uintptr_t)addr;
@@ -270,7 +273,9 @@ int emu_service_start(void)
 
     emu_g.wake_fd     = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     emu_g.self_mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    if ((emu_g.wake_fd < 0) || (emu_g.self_mem_fd < 0)) {
+    /* A process that is not dumpable (it changed its user) may not open its own
+     * memory; peers then can't reach its private memory, but the rest works. */
+    if (emu_g.wake_fd < 0) {
         emu_message("can't start the service thread: %s", strerror(errno));
         return -1;
     }
@@ -363,7 +368,7 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
 {
     struct request req = {REQUEST_FD, fd};
     char           path[64];
-    int            conn, got;
+    int            conn, got, refusal;
 
     if (fd == EMU_FD_MEMORY) {
         snprintf(path, sizeof(path), "/proc/%d/mem", (int)proc->pid);
@@ -374,11 +379,15 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
     if (got >= 0) {
         return got;
     }
-    conn = connection(proc);
-    if ((conn < 0) || (send(conn, &req, sizeof(req), MSG_NOSIGNAL) != (ssize_t)sizeof(req))) {
-        return -1;
+    refusal = errno;
+    conn    = connection(proc);
+    if ((conn >= 0) && (send(conn, &req, sizeof(req), MSG_NOSIGNAL) == (ssize_t)sizeof(req))) {
+        got = receive_fd(conn);
     }
-    return receive_fd(conn);
+    if (got < 0) {
+        errno = refusal; /* why /proc said no is what a user can act on */
+    }
+    return got;
 }
 
 /* ------------------------------------------------------- ARMW: initiator side */

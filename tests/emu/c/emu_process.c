@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_process.c - what the emulator promises about processes: fork, exec, users,
+ * death, permissions.  Statements are of docs/emulator.md.
+ */
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* From now on the listed system calls of this process fail with that errno. */
+static void refuse_syscalls(const int *numbers, size_t count, int error)
+{
+    struct sock_filter filter[32];
+    unsigned           n = 0;
+
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                               offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < count; i++) {
+        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)numbers[i], 0, 1);
+        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
+                                                   SECCOMP_RET_ERRNO | (unsigned)error);
+    }
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog prog = {(unsigned short)n, filter};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog)) {
+        conf_skip("no seccomp filters here");
+    }
+}
+
+/* Rank 0 puts size bytes into rank 1's memory of this kind and gets them back. */
+static void round_trip(struct conf_vcq *vcq, enum conf_kind kind, size_t size, unsigned seed)
+{
+    struct conf_mem mem, tmp;
+    utofu_stadd_t   stadds[CONF_MAX_PROCS], lcl;
+
+    conf_mem_alloc(&mem, kind, size);
+    conf_mem_alloc(&tmp, CONF_MEM_MALLOC, size);
+    memset(mem.addr, 0, size);
+    conf_reg_all(vcq, mem.addr, size, stadds);
+    if (conf_rank == 0) {
+        conf_fill(tmp.addr, size, seed);
+        lcl = conf_reg(vcq, tmp.addr, size, 0);
+        CONF_OK(utofu_put(vcq->hdl, vcq->peer[1], lcl, stadds[1], size, 1, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq->peer[1], 1, NULL);
+        memset(tmp.addr, 0, size);
+        CONF_OK(utofu_get(vcq->hdl, vcq->peer[1], lcl, stadds[1], size, 2, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq->peer[1], 2, NULL);
+        CONF_CHECK_FILL(tmp.addr, size, seed, "what was put and got back");
+        conf_dereg(vcq, lcl);
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        CONF_CHECK_FILL(mem.addr, size, seed, "what arrived");
+    }
+    conf_dereg(vcq, stadds[conf_rank]);
+    conf_mem_free(&mem);
+    conf_mem_free(&tmp);
+}
+
+CONF_TEST("process", test_emu_without_process_vm, 2,
+          "where the kernel refuses process_vm_writev, private memory is reached all the same")
+{
+    const int       calls[] = {SYS_process_vm_writev, SYS_process_vm_readv};
+    struct conf_vcq vcq;
+
+    refuse_syscalls(calls, 2, EPERM);
+    conf_vcq_open(&vcq, 0, 0);
+    round_trip(&vcq, CONF_MEM_MALLOC, 3 * 1024 * 1024 + 5, 1);
+    round_trip(&vcq, CONF_MEM_MEMFD, 3 * 1024 * 1024 + 5, 2);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_without_procmap_query, 2,
+          "on kernels that answer no questions about mappings by ioctl, /proc/self/maps is read")
+{
+    const int       calls[] = {SYS_ioctl, SYS_pidfd_open};
+    struct conf_vcq vcq;
+
+    refuse_syscalls(calls, 2, ENOTTY);
+    conf_vcq_open(&vcq, 0, 0);
+    for (int kind = 0; kind < CONF_MEM_NUM; kind++) {
+        if (kind != CONF_MEM_STACK) {
+            round_trip(&vcq, (enum conf_kind)kind, 200 * 1024 + 3, (unsigned)kind + 1);
+        }
+    }
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_non_dumpable, 2,
+          "processes that /proc hides from each other pass descriptors through the service thread")
+{
+    struct conf_vcq vcq;
+
+    if ((geteuid() == 0) && setresuid(65534, 65534, 65534)) {
+        conf_skip("can't become an ordinary user");
+    }
+    /* joined while dumpable, hidden afterwards */
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    conf_vcq_open(&vcq, 0, 0);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    conf_barrier();
+    round_trip(&vcq, CONF_MEM_MALLOC, 100 * 1024, 1);
+    round_trip(&vcq, CONF_MEM_MEMFD, 100 * 1024, 2);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_two_users, 2, "processes of two users cannot reach each other")
+{
+    struct conf_vcq vcq;
+    uint64_t        word = 1;
+
+    if (geteuid() != 0) {
+        conf_skip("needs two users: run as root");
+    }
+    if ((conf_rank == 1) && setresuid(65534, 65534, 65534)) {
+        CONF_FAIL("setresuid: %s", strerror(errno));
+    }
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg(&vcq, &word, sizeof(word), 0);
+    /* each sees only the processes of its own user: the same ID is its own VCQ
+     * (rank 0 and 1 are both the first process of their network) */
+    CONF_CHECK(vcq.peer[0] == vcq.peer[1], "ranks of two users share a network");
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_fork_child_is_another_process, 1,
+          "after fork the child has no handles of its parent, and can join as a process of its own")
+{
+    struct conf_vcq vcq;
+    uint64_t        word = 0;
+    utofu_stadd_t   stadd;
+    int             status;
+    pid_t           pid;
+
+    conf_vcq_create(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, &word, sizeof(word), 0);
+    for (int round = 0; round < 3; round++) {
+        pid = fork();
+        CONF_CHECK(pid >= 0, "fork: %s", strerror(errno));
+        if (pid == 0) {
+            utofu_vcq_hdl_t hdl;
+            void           *cbdata;
+            if ((utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd, 8, 0, 0, NULL) != UTOFU_ERR_INVALID_VCQ_HDL) ||
+                (utofu_poll_tcq(vcq.hdl, 0, &cbdata) != UTOFU_ERR_INVALID_VCQ_HDL) ||
+                (utofu_free_vcq(vcq.hdl) != UTOFU_ERR_INVALID_VCQ_HDL)) {
+                _exit(2);
+            }
+            if (utofu_create_vcq(conf_tni(0), 0, &hdl)) {
+                _exit(3);
+            }
+            if (utofu_put_piggyback8(hdl, vcq.id, (uint64_t)round + 7, stadd, 8, (uint64_t)round, CONF_RMRQ, NULL)) {
+                _exit(4);
+            }
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        CONF_CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0), "the child ended with %#x", status);
+        struct utofu_mrq_notice notice;
+        CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+        CONF_CHECK(word == (uint64_t)round + 7, "the child's put did not arrive");
+        CONF_CHECK(notice.vcq_id != vcq.id, "the child has the VCQ ID of its parent");
+    }
+    conf_dereg(&vcq, stadd);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_exec_is_the_end, 1,
+          "a process that executes another program is gone: nothing is written into the new program")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    struct {
+        utofu_vcq_id_t id;
+        utofu_stadd_t  stadd;
+    } child = {0, 0};
+    int   to_parent[2], go[2], status;
+    pid_t pid;
+    char  c = 0;
+
+    CONF_CHECK(!pipe(to_parent) && !pipe(go), "pipe");
+    pid = fork();
+    if (pid == 0) {
+        static char     word[256];
+        utofu_vcq_hdl_t hdl;
+        if (utofu_create_vcq(0, 0, &hdl) || utofu_query_vcq_id(hdl, &child.id) ||
+            utofu_reg_mem(hdl, word, sizeof(word), 0, &child.stadd) ||
+            (write(to_parent[1], &child, sizeof(child)) < 0) || (read(go[0], &c, 1) != 1)) {
+            _exit(1);
+        }
+        execlp("sleep", "sleep", "20", (char *)NULL);
+        _exit(1);
+    }
+    CONF_CHECK(read(to_parent[0], &child, sizeof(child)) == (ssize_t)sizeof(child), "the child failed");
+    conf_vcq_create(&vcq, 0, 0);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 1, CONF_LMRQ, NULL));
+    CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+    CONF_CHECK(write(go[1], &c, 1) == 1, "write");
+    usleep(300000);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 2, CONF_LMRQ, NULL));
+    CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_MEMORY);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("process", test_emu_foreign_listener, 2,
+          "a socket that has the name of a process slot but no segment behind it is passed over")
+{
+    struct conf_vcq    vcq;
+    struct sockaddr_un sa;
+    int                fd = -1;
+
+    if (conf_rank == 0) {
+        const char *job = getenv("UTOFU_EMU_JOB");
+        int         n;
+        memset(&sa, 0, sizeof(sa));
+        sa.sun_family = AF_UNIX;
+        n  = snprintf(sa.sun_path + 1, sizeof(sa.sun_path) - 1, "utofu-emu/%u/%s/0", (unsigned)geteuid(),
+                      (job != NULL) ? job : "default");
+        fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (bind(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n))) {
+            conf_skip("slot 0 of the job is in use: %s", strerror(errno));
+        }
+        CONF_CHECK(listen(fd, 1) == 0, "listen: %s", strerror(errno));
+    }
+    conf_barrier();
+    conf_vcq_open(&vcq, 0, 0);
+    CONF_CHECK(vcq.peer[0] != vcq.peer[1], "the ranks did not find each other");
+    round_trip(&vcq, CONF_MEM_MALLOC, 1000, 1);
+    conf_vcq_close(&vcq);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static int count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int  n = 0;
+
+    while (readdir(d) != NULL) {
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+CONF_TEST("process", test_emu_nothing_leaks, 2,
+          "making and freeing VCQs, registrations and lanes thousands of times leaves no descriptor behind")
+{
+    struct conf_mem mem;
+    int             fds = 0;
+
+    conf_timeout(120);
+    for (int round = 0; round < 400; round++) {
+        struct conf_vcq vcq;
+        utofu_stadd_t   stadds[CONF_MAX_PROCS];
+
+        conf_vcq_open(&vcq, (size_t)round, 0);
+        conf_mem_alloc(&mem, (round & 1) ? CONF_MEM_MEMFD : CONF_MEM_SHM, 8192);
+        conf_reg_all(&vcq, mem.addr, 8192, stadds);
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[!conf_rank], 5, stadds[!conf_rank], 8, 9, CONF_RMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.peer[!conf_rank], 9, NULL);
+        conf_barrier();
+        conf_dereg(&vcq, stadds[conf_rank]);
+        conf_mem_free(&mem);
+        conf_vcq_close(&vcq);
+        conf_barrier();
+        if (round == 20) {
+            fds = count_fds();
+        }
+    }
+    CONF_CHECK(count_fds() <= fds, "%d descriptors, %d before", count_fds(), fds);
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What docs/emulator.md promises beyond the uTofu guide.
+
+The C tests use the harness of the conformance suite; here they are listed,
+run one by one in a job of their own, and their verdict is read.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+NAMES = sorted(
+    name
+    for source in (HERE / "c").glob("*.c")
+    for name in re.findall(r"CONF_TEST\(\"\w+\", (\w+),", source.read_text())
+)
+
+
+def environment(job, **extra):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
+    env["UTOFU_EMU_JOB"] = f"{job}-{os.getpid()}"
+    env.update(extra)
+    return env
+
+
+def run(program, name, **extra):
+    done = subprocess.run(
+        [program, name],
+        env=environment(name, **extra),
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip() or done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_list_is_complete():
+    assert len(NAMES) >= 13
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_emulator(emu_tests, name):
+    run(emu_tests, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_emulator_sanitized(sanitized, name):
+    """No report of AddressSanitizer or UBSan, in library or test."""
+    # a process that is killed or aborts on purpose leaks by nature
+    run(
+        sanitized / "emu_tests",
+        name,
+        ASAN_OPTIONS="detect_leaks=0",
+        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+    )
+
+
+SECONDS = os.environ.get("UCT_TOFU_SOAK_SECONDS", "5")
+
+
+def soak(program, seconds, **extra):
+    before = set(os.listdir("/dev/shm"))
+    done = subprocess.run(
+        [program, str(seconds), "1"],
+        env=environment("soak", **extra),
+        capture_output=True,
+        text=True,
+        timeout=float(seconds) + 60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = dict(re.findall(r"(\w+) (\d+)", done.stdout))
+    assert int(counts["kills"]) > 50
+    assert int(counts["ops"]) > 1000
+    assert int(counts["errors"]) > 0, "nobody ever met a dead peer"
+    assert set(os.listdir("/dev/shm")) <= before
+    # the kernel has taken the names of the job back
+    job = environment("soak")["UTOFU_EMU_JOB"]
+    assert f"/{job}/" not in Path("/proc/net/unix").read_text()
+
+
+@pytest.mark.timeout(300)
+def test_kill_soak(kill_soak):
+    """Processes killed at any point; set UCT_TOFU_SOAK_SECONDS for a long run."""
+    soak(kill_soak, SECONDS)
+
+
+@pytest.mark.timeout(300)
+def test_kill_soak_sanitized(sanitized):
+    soak(sanitized / "kill_soak", SECONDS, ASAN_OPTIONS="detect_leaks=0")
