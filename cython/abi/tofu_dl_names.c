@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_dl_names.c - names of the return codes of utofu.h.
+ */
+#include "tofu_dl.h"
+
+const char *tofu_code_name(int code)
+{
+    switch ((enum utofu_return_code)code) {
+#define NAME(value) \
+    case value: \
+        return #value
+        NAME(UTOFU_SUCCESS);
+        NAME(UTOFU_ERR_NOT_FOUND);
+        NAME(UTOFU_ERR_NOT_COMPLETED);
+        NAME(UTOFU_ERR_NOT_PROCESSED);
+        NAME(UTOFU_ERR_BUSY);
+        NAME(UTOFU_ERR_USED);
+        NAME(UTOFU_ERR_FULL);
+        NAME(UTOFU_ERR_NOT_AVAILABLE);
+        NAME(UTOFU_ERR_NOT_SUPPORTED);
+        NAME(UTOFU_ERR_TCQ_OTHER);
+        NAME(UTOFU_ERR_TCQ_DESC);
+        NAME(UTOFU_ERR_TCQ_MEMORY);
+        NAME(UTOFU_ERR_TCQ_STADD);
+        NAME(UTOFU_ERR_TCQ_LENGTH);
+        NAME(UTOFU_ERR_MRQ_OTHER);
+        NAME(UTOFU_ERR_MRQ_PEER);
+        NAME(UTOFU_ERR_MRQ_LCL_MEMORY);
+        NAME(UTOFU_ERR_MRQ_RMT_MEMORY);
+        NAME(UTOFU_ERR_MRQ_LCL_STADD);
+        NAME(UTOFU_ERR_MRQ_RMT_STADD);
+        NAME(UTOFU_ERR_MRQ_LCL_LENGTH);
+        NAME(UTOFU_ERR_MRQ_RMT_LENGTH);
+        NAME(UTOFU_ERR_BARRIER_OTHER);
+        NAME(UTOFU_ERR_BARRIER_MISMATCH);
+        NAME(UTOFU_ERR_INVALID_ARG);
+        NAME(UTOFU_ERR_INVALID_POINTER);
+        NAME(UTOFU_ERR_INVALID_FLAGS);
+        NAME(UTOFU_ERR_INVALID_COORDS);
+        NAME(UTOFU_ERR_INVALID_PATH);
+        NAME(UTOFU_ERR_INVALID_TNI_ID);
+        NAME(UTOFU_ERR_INVALID_CQ_ID);
+        NAME(UTOFU_ERR_INVALID_BG_ID);
+        NAME(UTOFU_ERR_INVALID_CMP_ID);
+        NAME(UTOFU_ERR_INVALID_VCQ_HDL);
+        NAME(UTOFU_ERR_INVALID_VCQ_ID);
+        NAME(UTOFU_ERR_INVALID_VBG_ID);
+        NAME(UTOFU_ERR_INVALID_PATH_ID);
+        NAME(UTOFU_ERR_INVALID_STADD);
+        NAME(UTOFU_ERR_INVALID_ADDRESS);
+        NAME(UTOFU_ERR_INVALID_SIZE);
+        NAME(UTOFU_ERR_INVALID_STAG);
+        NAME(UTOFU_ERR_INVALID_EDATA);
+        NAME(UTOFU_ERR_INVALID_NUMBER);
+        NAME(UTOFU_ERR_INVALID_OP);
+        NAME(UTOFU_ERR_INVALID_DESC);
+        NAME(UTOFU_ERR_INVALID_DATA);
+        NAME(UTOFU_ERR_OUT_OF_RESOURCE);
+        NAME(UTOFU_ERR_OUT_OF_MEMORY);
+        NAME(UTOFU_ERR_FATAL);
+#undef NAME
+    }
+    return "an unknown return code";
+}

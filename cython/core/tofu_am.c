@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am.c - the memory of active messages: slots, request table, mailboxes.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static size_t tofu_am_round(size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static uint32_t tofu_am_large_size(const tofu_iface_t *iface)
+{
+    return (uint32_t)tofu_am_round(sizeof(tofu_slot_header_t) +
+                                           iface->config.am_seg_size,
+                                   TOFU_AM_SLOT_ALIGN);
+}
+
+void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
+{
+    address->vcq_id      = iface->vcq_id;
+    address->small_count = iface->config.rx_short_slots;
+    address->small_size  = TOFU_AM_SMALL_SIZE;
+    address->large_count = iface->config.rx_slots;
+    address->large_size  = tofu_am_large_size(iface);
+    address->seg_size    = (uint32_t)iface->config.am_seg_size;
+    address->entries     = TOFU_REQUEST_ENTRIES;
+}
+
+static tofu_status_t tofu_am_reg(tofu_iface_t *iface, unsigned stag,
+                                 void *address, size_t length,
+                                 utofu_stadd_t *stadd_p)
+{
+    int ret = iface->fn.reg_mem_with_stag(iface->vcq, address, length, stag, 0,
+                                          stadd_p);
+
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_reg_mem_with_stag(%zu bytes, STag %u) on VCQ %#llx: "
+                   "%s", length, stag, (unsigned long long)iface->vcq_id,
+                   tofu_code_name(ret));
+        return tofu_status_from_code(ret);
+    }
+    return TOFU_OK;
+}
+
+/* ------------------------------------------------------------ mailboxes */
+
+tofu_status_t tofu_mailbox_stadd(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                                 uint32_t index, utofu_stadd_t *stadd_p)
+{
+    uint32_t      segment = index / TOFU_MAILBOX_SEGMENT;
+    utofu_stadd_t stadd;
+    int           ret;
+
+    if (segment >= iface->md->caps.num_reserved_stags - TOFU_STAG_MAILBOX) {
+        return TOFU_ERR_OUT_OF_RANGE;
+    }
+    ret = iface->fn.query_stadd(vcq_id, TOFU_STAG_MAILBOX + segment, &stadd);
+    if (ret != UTOFU_SUCCESS) {
+        return tofu_status_from_code(ret);
+    }
+    *stadd_p = stadd + (index % TOFU_MAILBOX_SEGMENT) * sizeof(tofu_mailbox_t);
+    return TOFU_OK;
+}
+
+/* Add a segment of mailboxes; they are never given back, only used again. */
+static tofu_status_t tofu_mailbox_grow(tofu_am_t *am)
+{
+    tofu_iface_t  *iface = am->iface;
+    tofu_md_t     *md    = iface->md;
+    unsigned      n      = am->num_segments;
+    size_t        length = tofu_am_round(TOFU_MAILBOX_SEGMENT *
+                                                 sizeof(tofu_mailbox_t),
+                                         md->page_size);
+    void          *segments, *arenas, *stack, *address;
+    tofu_arena_t  *arena;
+    tofu_status_t status;
+    utofu_stadd_t stadd;
+    uint32_t      i;
+
+    if (TOFU_STAG_MAILBOX + n >= md->caps.num_reserved_stags) {
+        return TOFU_ERR_EXCEEDS_LIMIT;
+    }
+    segments = realloc(am->segments, (n + 1) * sizeof(*am->segments));
+    if (segments == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    am->segments = segments;
+    arenas = realloc(am->segment_arenas, (n + 1) * sizeof(*am->segment_arenas));
+    if (arenas == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    am->segment_arenas = arenas;
+    stack = realloc(am->free_mailboxes, (n + 1) * TOFU_MAILBOX_SEGMENT *
+                                                sizeof(*am->free_mailboxes));
+    if (stack == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    am->free_mailboxes = stack;
+
+    status = tofu_arena_get(md, length, &address, &arena);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    status = tofu_am_reg(iface, TOFU_STAG_MAILBOX + n, address, length, &stadd);
+    if (status != TOFU_OK) {
+        tofu_arena_put(md, arena, address, length);
+        return status;
+    }
+    am->segments[n]       = address;
+    am->segment_arenas[n] = arena;
+    am->num_segments      = n + 1;
+    for (i = TOFU_MAILBOX_SEGMENT; i > 0; --i) {
+        am->free_mailboxes[am->num_free_mailboxes++] =
+                n * TOFU_MAILBOX_SEGMENT + i - 1;
+    }
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_mailbox_get(tofu_am_t *am, uint32_t *index_p,
+                               tofu_mailbox_t **mailbox_p)
+{
+    tofu_status_t status;
+    uint32_t      index;
+
+    if (am->num_free_mailboxes == 0) {
+        status = tofu_mailbox_grow(am);
+        if (status != TOFU_OK) {
+            return status;
+        }
+    }
+    index      = am->free_mailboxes[--am->num_free_mailboxes];
+    *index_p   = index;
+    *mailbox_p = &am->segments[index / TOFU_MAILBOX_SEGMENT]
+                              [index % TOFU_MAILBOX_SEGMENT];
+    return TOFU_OK;
+}
+
+void tofu_mailbox_put(tofu_am_t *am, uint32_t index)
+{
+    am->free_mailboxes[am->num_free_mailboxes++] = index;
+}
+
+/* ------------------------------------------------------------ open, close */
+
+static tofu_status_t tofu_pool_init(tofu_pool_t *pool, uint32_t size,
+                                    uint32_t count, uint32_t max_window,
+                                    char *base)
+{
+    pool->owner = calloc(count, sizeof(*pool->owner));
+    if (pool->owner == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    pool->base       = base;
+    pool->bytes      = (uint64_t)size * count;
+    pool->size       = size;
+    pool->count      = count;
+    pool->free       = count;
+    pool->max_window = max_window;
+    return TOFU_OK;
+}
+
+static void tofu_am_free(tofu_iface_t *iface)
+{
+    tofu_am_t *am = iface->am;
+    tofu_md_t *md = iface->md;
+    size_t    length;
+    unsigned  i;
+
+    length = tofu_am_round(TOFU_MAILBOX_SEGMENT * sizeof(tofu_mailbox_t),
+                           md->page_size);
+    for (i = 0; i < am->num_segments; ++i) {
+        tofu_arena_put(md, am->segment_arenas[i], am->segments[i], length);
+    }
+    free(am->segments);
+    free(am->segment_arenas);
+    free(am->free_mailboxes);
+    free(am->pool[TOFU_AM_SMALL].owner);
+    free(am->pool[TOFU_AM_LARGE].owner);
+    if (am->block != NULL) {
+        tofu_arena_put(md, am->arena, am->block, am->block_size);
+    }
+    free(am);
+    iface->am = NULL;
+}
+
+tofu_status_t tofu_am_open(tofu_iface_t *iface)
+{
+    tofu_md_t       *md = iface->md;
+    size_t          small_bytes, large_bytes, slots_bytes;
+    struct timespec now;
+    tofu_status_t   status;
+    utofu_stadd_t   stadd;
+    tofu_am_t       *am;
+    void            *block;
+
+    am = calloc(1, sizeof(*am));
+    if (am == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    iface->am = am;
+    am->iface = iface;
+    tofu_list_init(&am->jobs);
+    tofu_list_init(&am->lenders);
+    tofu_list_init(&am->due);
+    tofu_list_init(&am->waiting);
+    tofu_list_init(&am->chans);
+    /* differs from that of an earlier process with the same VCQ */
+    clock_gettime(CLOCK_REALTIME, &now);
+    am->nonce = (uint32_t)((uint64_t)now.tv_nsec * 2654435761u) ^
+                ((uint32_t)getpid() << 16) ^ (uint32_t)now.tv_sec;
+    am->nonce |= 1;
+
+    small_bytes = tofu_am_round((size_t)iface->config.rx_short_slots *
+                                        TOFU_AM_SMALL_SIZE,
+                                TOFU_AM_SLOT_ALIGN);
+    large_bytes = (size_t)iface->config.rx_slots * tofu_am_large_size(iface);
+    slots_bytes = tofu_am_round(small_bytes + large_bytes, md->page_size);
+    am->block_size = slots_bytes +
+                     tofu_am_round(TOFU_REQUEST_ENTRIES * sizeof(tofu_entry_t),
+                                   md->page_size);
+    status = tofu_arena_get(md, am->block_size, &block, &am->arena);
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    am->block = block;
+    status    = tofu_am_reg(iface, TOFU_STAG_SLOTS, block, slots_bytes, &stadd);
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    am->table = (tofu_entry_t *)(am->block + slots_bytes);
+    status    = tofu_am_reg(iface, TOFU_STAG_REQUEST, am->table,
+                            am->block_size - slots_bytes, &am->table_stadd);
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    status = tofu_pool_init(&am->pool[TOFU_AM_SMALL], TOFU_AM_SMALL_SIZE,
+                            iface->config.rx_short_slots, TOFU_AM_MAX_SMALL,
+                            am->block);
+    if (status == TOFU_OK) {
+        status = tofu_pool_init(&am->pool[TOFU_AM_LARGE],
+                                tofu_am_large_size(iface),
+                                iface->config.rx_slots, TOFU_AM_MAX_LARGE,
+                                am->block + small_bytes);
+    }
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    am->pool[TOFU_AM_SMALL].stadd = stadd;
+    am->pool[TOFU_AM_LARGE].stadd = stadd + small_bytes;
+    return TOFU_OK;
+
+err_free:
+    /* what was registered goes with the VCQ, which the caller frees first */
+    return status;
+}
+
+/* The VCQ is freed: nobody writes here any more. */
+void tofu_am_close(tofu_iface_t *iface)
+{
+    tofu_am_t *am = iface->am;
+
+    while (!tofu_list_empty(&am->lenders)) {
+        tofu_lender_t *lender = tofu_container(am->lenders.next, tofu_lender_t,
+                                               link);
+        tofu_list_del(&lender->link);
+        free(lender);
+    }
+    tofu_am_free(iface);
+}

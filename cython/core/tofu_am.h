@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am.h - active messages: slots, credits, and who holds what.
+ *
+ * An iface has one block of receive slots, small and large, under a reserved STag.
+ * It lends runs of them to senders.  A sender puts a message into its next slot, in
+ * ring order, with a remote notice; the notice names the sender's VCQ, the AM id
+ * (EDATA) and the slot (end STADD), so an arrival costs one utofu_poll_mrq however
+ * many senders there are.
+ *
+ *   sender (tofu_chan_t)                    receiver (tofu_lender_t)
+ *     claim an entry:  CSWAP 0 -> me   ---->  request table, 64 entries
+ *     write request, with notice       ---->  entry; queued until slots are free
+ *     mailbox  <----  grant: two runs of slots
+ *     message, with notice             ---->  slot        (steady state: only this,
+ *     mailbox  <----  how many were consumed               and this per half window)
+ *     request "release"                ---->  entry
+ *     mailbox  <----  released
+ *
+ * Nothing can overflow: a message needs a slot that was lent, a request an entry
+ * that was claimed, and a slot or entry is free again only after its notice was
+ * read (tofu_attr_bound adds these up).  Who waits for credit waits in memory of
+ * its own.  When nothing is left to lend, the receiver asks for slots back by a
+ * word in a sender's mailbox (a put with local notice, so that a dead sender is
+ * found and what it held is taken back); senders look at these words ten times a
+ * second, and whenever they are out of credit.
+ */
+#ifndef TOFU_AM_H
+#define TOFU_AM_H
+
+#include "tofu_internal.h"
+
+#pragma GCC visibility push(hidden)
+
+enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
+
+#define TOFU_AM_SMALL_SIZE     64u   /* of a slot */
+#define TOFU_AM_SLOT_ALIGN     256u  /* of large slots: a cache line */
+#define TOFU_AM_MIN_WINDOW     2u
+#define TOFU_AM_MAX_SMALL      64u   /* slots lent to one sender */
+#define TOFU_AM_MAX_LARGE      16u
+#define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
+#define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
+#define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
+#define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
+
+typedef struct tofu_slot_header { /* in front of a message in a large slot */
+    uint32_t length;
+    uint32_t check;  /* ~length */
+    uint64_t reserved;
+} tofu_slot_header_t;
+
+/* Written by a receiver into memory of the sender.  grant .. answer is one put of
+ * 32 bytes inside a cache line; answer is the last word of it. */
+typedef struct tofu_mailbox {
+    _Atomic uint64_t credit; /* consumed: 24 bits small, 24 large, 16 of nonce */
+    uint64_t         grant[TOFU_AM_CLASSES]; /* first slot, count << 32 */
+    uint64_t         reserved;
+    _Atomic uint64_t answer; /* nonce << 32 | TOFU_ANSWER_* */
+    _Atomic uint64_t recall; /* nonce: give back */
+    uint64_t         pad[2];
+} tofu_mailbox_t;
+
+enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2 };
+
+/* An entry of the request table.  claim: 0, or who may write the request. */
+typedef struct tofu_entry {
+    _Atomic uint64_t claim; /* VCQ ID ^ TOFU_CLAIM_KEY */
+    uint64_t         magic; /* TOFU_REQUEST_MAGIC << 32 | TOFU_REQUEST_* */
+    uint64_t         who;   /* mailbox << 32 | nonce */
+    uint64_t         vcq_id;
+    uint64_t         check; /* magic ^ who ^ vcq_id */
+    uint64_t         pad[3];
+} tofu_entry_t;
+
+enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
+
+#define TOFU_REQUEST_MAGIC 0x75667271ull
+#define TOFU_CLAIM_KEY     0x9e3779b97f4a7c15ull
+#define TOFU_REQUEST_BYTES 32u /* magic .. check */
+
+_Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
+_Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
+_Static_assert(sizeof(tofu_entry_t) == 64, "request entry");
+_Static_assert(offsetof(tofu_mailbox_t, answer) ==
+                       offsetof(tofu_mailbox_t, grant) + 24,
+               "a grant is one put that ends with the answer");
+
+/* ----------------------------------------------------------------- sender */
+
+typedef enum {
+    TOFU_CHAN_IDLE,     /* holds nothing */
+    TOFU_CHAN_CLAIM,    /* needs an entry of the request table */
+    TOFU_CHAN_CLAIMING, /* compare-and-swap in flight */
+    TOFU_CHAN_CLAIMED,  /* has the entry, must write the request */
+    TOFU_CHAN_ASKED,    /* waits for the answer in its mailbox */
+    TOFU_CHAN_OPEN      /* has slots */
+} tofu_chan_state_t;
+
+typedef struct tofu_chan_class { /* the slots of one size that it was lent */
+    uint32_t      left;  /* that can be written now */
+    uint32_t      count;
+    utofu_stadd_t next, begin, end;
+    uint32_t      size;  /* of a slot */
+    uint32_t      acked; /* consumed, as last heard, 24 bits */
+} tofu_chan_class_t;
+
+struct tofu_chan {
+    tofu_chan_class_t cls[TOFU_AM_CLASSES];
+    utofu_vcq_id_t    vcq_id;  /* of the peer */
+    tofu_peer_t       *peer;
+    tofu_mailbox_t    *mailbox;
+    uint32_t          mailbox_index;
+    uint32_t          nonce;   /* of this loan */
+    uint8_t           state;   /* tofu_chan_state_t */
+    uint8_t           request; /* TOFU_REQUEST_* that it is about */
+    uint8_t           want;    /* somebody was refused for want of credit */
+    uint32_t          entry;   /* of the request table */
+    uint32_t          tries;
+    uint32_t          refs;    /* eps */
+    uint64_t          retry_ms;
+    uint64_t          since_ms; /* it waits */
+    utofu_stadd_t     slots;   /* of the peer */
+    utofu_stadd_t     table;
+    tofu_address_t    remote;
+    tofu_link_t       link;    /* in am->waiting; empty: not */
+    tofu_link_t       all;     /* in am->chans, while it holds or wants slots */
+};
+
+/* The channel of a peer, made on the first call; counts the caller. */
+tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
+                            tofu_chan_t **chan_p);
+void tofu_chan_put(tofu_chan_t *chan);
+/* Is there credit?  Looks into the mailbox when the cached count is 0. */
+int tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls);
+/* Somebody has no credit: see to it that it comes. */
+void tofu_chan_want(tofu_chan_t *chan);
+/* The compare-and-swap came back. */
+void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op);
+/* The peer is gone, and with it what it lent. */
+void tofu_chan_reset(tofu_chan_t *chan);
+/* Do what can be done for those that wait; returns how many moved on. */
+unsigned tofu_chans_progress(tofu_iface_t *iface);
+void tofu_chans_tick(tofu_iface_t *iface);
+tofu_status_t tofu_am_continue(tofu_op_t *op);
+
+/* --------------------------------------------------------------- receiver */
+
+typedef struct tofu_loan { /* slots of one size, lent to one sender */
+    uint32_t begin, count;
+    uint32_t next;     /* slot that its next message comes to */
+    uint32_t arrived;  /* messages */
+    uint32_t consumed; /* of them whose slots are free */
+    uint32_t reported; /* of them the sender was told */
+} tofu_loan_t;
+
+struct tofu_lender {
+    tofu_loan_t    loan[TOFU_AM_CLASSES];
+    utofu_vcq_id_t vcq_id;
+    tofu_peer_t    *peer;
+    uint32_t       nonce;
+    uint32_t       depth;      /* handlers of its messages running (nested) */
+    uint32_t       last_seen;  /* arrived, at the last tick */
+    uint8_t        dead;       /* take the slots back when depth is 0 */
+    uint8_t        nested;     /* slots wait for an outer handler */
+    utofu_stadd_t  mailbox;
+    tofu_link_t    link;       /* in am->lenders */
+    tofu_link_t    due;        /* in am->due: must be told what was consumed */
+};
+
+typedef struct tofu_job { /* a request that was not yet answered */
+    uint8_t       type; /* TOFU_REQUEST_*; 0: none */
+    uint32_t      nonce;
+    tofu_peer_t   *peer;
+    utofu_stadd_t mailbox;
+    tofu_link_t   link; /* in am->jobs */
+} tofu_job_t;
+
+typedef struct tofu_pool { /* slots of one size */
+    char           *base;
+    utofu_stadd_t  stadd;
+    uint64_t       bytes;
+    uint32_t       size, count, free;
+    uint32_t       max_window;
+    tofu_lender_t  **owner;
+} tofu_pool_t;
+
+#define TOFU_MAILBOX_SEGMENT 1024u /* mailboxes of one STag */
+
+struct tofu_am {
+    tofu_pool_t    pool[TOFU_AM_CLASSES];
+    tofu_iface_t   *iface;
+    tofu_entry_t   *table;
+    utofu_stadd_t  table_stadd;
+    uint32_t       internal;  /* notices of the core's own operations to come */
+    uint32_t       nonce;
+    tofu_link_t    jobs;
+    tofu_link_t    lenders;
+    tofu_link_t    due;
+    tofu_link_t    waiting;   /* tofu_chan_t::link */
+    tofu_link_t    chans;     /* tofu_chan_t::all */
+    int            short_of_slots;
+    tofu_job_t     job[TOFU_REQUEST_ENTRIES];
+    uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
+    uint64_t       claim_since_ms[TOFU_REQUEST_ENTRIES];
+
+    tofu_mailbox_t **segments;
+    unsigned       num_segments;
+    uint32_t       *free_mailboxes; /* a stack */
+    size_t         num_free_mailboxes;
+
+    char           *block;    /* slots, and the table after them */
+    size_t         block_size;
+    tofu_arena_t   *arena;
+    tofu_arena_t   **segment_arenas;
+};
+
+tofu_status_t tofu_am_open(tofu_iface_t *iface);
+void tofu_am_close(tofu_iface_t *iface);
+void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address);
+/* A remote notice of a put. */
+void tofu_am_arrived(tofu_iface_t *iface,
+                     const struct utofu_mrq_notice *notice);
+void tofu_am_request(tofu_iface_t *iface,
+                     const struct utofu_mrq_notice *notice);
+/* Answer requests, tell senders what was consumed, move channels on. */
+unsigned tofu_am_progress(tofu_iface_t *iface);
+void tofu_am_tick(tofu_iface_t *iface);
+void tofu_am_peer_gone(tofu_peer_t *peer);
+/* Take back what a sender was lent. */
+void tofu_lender_reclaim(tofu_lender_t *lender);
+/* Tell it what was consumed; what can't be sent now waits in am->due. */
+void tofu_lender_report(tofu_lender_t *lender);
+/* Put a word with notice, to know whether the peer lives.  entry: of the request
+ * table whose claim is in question, or ~0. */
+tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
+                            uint64_t word, uint32_t entry);
+void tofu_am_probed(tofu_op_t *op);
+/* An operation of the core itself may be started. */
+int tofu_am_internal_room(tofu_am_t *am);
+/* A put of the core itself of up to 32 bytes, of which nobody gets a notice
+ * unless flags say so. */
+tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
+                                  unsigned length, utofu_stadd_t where,
+                                  unsigned edata, unsigned long flags);
+tofu_status_t tofu_mailbox_get(tofu_am_t *am, uint32_t *index_p,
+                               tofu_mailbox_t **mailbox_p);
+void tofu_mailbox_put(tofu_am_t *am, uint32_t index);
+/* STADD of a mailbox of another iface. */
+tofu_status_t tofu_mailbox_stadd(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                                 uint32_t index, utofu_stadd_t *stadd_p);
+void tofu_am_update_work(tofu_am_t *am);
+
+#pragma GCC visibility pop
+
+#endif /* TOFU_AM_H */

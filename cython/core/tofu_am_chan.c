@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am_chan.c - how a sender gets slots, keeps count of them, and gives them
+ * back.  A channel lives as long as its peer record; what it holds does not.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+
+#define TOFU_CREDIT_MASK 0xffffffu
+
+static tofu_am_t *tofu_chan_am(const tofu_chan_t *chan)
+{
+    return chan->peer->iface->am;
+}
+
+static void tofu_chan_wait(tofu_chan_t *chan)
+{
+    tofu_am_t *am = tofu_chan_am(chan);
+
+    if (tofu_list_empty(&chan->link)) {
+        tofu_list_add(&am->waiting, &chan->link);
+        am->iface->work |= TOFU_WORK_AM;
+    }
+}
+
+tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
+                            tofu_chan_t **chan_p)
+{
+    tofu_iface_t *iface = peer->iface;
+    tofu_chan_t  *chan  = peer->chan;
+    int          ret;
+
+    if (chan == NULL) {
+        chan = calloc(1, sizeof(*chan));
+        if (chan == NULL) {
+            return TOFU_ERR_NO_MEMORY;
+        }
+        chan->peer   = peer;
+        chan->vcq_id = peer->vcq_id;
+        ret = iface->fn.query_stadd(peer->vcq_id, TOFU_STAG_SLOTS,
+                                    &chan->slots);
+        if (ret == UTOFU_SUCCESS) {
+            ret = iface->fn.query_stadd(peer->vcq_id, TOFU_STAG_REQUEST,
+                                        &chan->table);
+        }
+        if (ret != UTOFU_SUCCESS) {
+            tofu_error("utofu_query_stadd(VCQ %#llx): %s",
+                       (unsigned long long)peer->vcq_id, tofu_code_name(ret));
+            free(chan);
+            return tofu_status_from_code(ret);
+        }
+        tofu_list_init(&chan->link);
+        tofu_list_init(&chan->all);
+        peer->chan = chan;
+    }
+    if (chan->refs == 0) {
+        /* it may be another process by now */
+        chan->remote = *remote;
+    }
+    ++chan->refs;
+    *chan_p = chan;
+    return TOFU_OK;
+}
+
+/* Forget the slots. */
+static void tofu_chan_close(tofu_chan_t *chan)
+{
+    memset(chan->cls, 0, sizeof(chan->cls));
+}
+
+static void tofu_chan_idle(tofu_chan_t *chan)
+{
+    if (chan->mailbox != NULL) {
+        tofu_mailbox_put(tofu_chan_am(chan), chan->mailbox_index);
+        chan->mailbox = NULL;
+    }
+    tofu_chan_close(chan);
+    chan->state = TOFU_CHAN_IDLE;
+    tofu_list_del(&chan->link);
+    tofu_list_del(&chan->all);
+}
+
+void tofu_chan_reset(tofu_chan_t *chan)
+{
+    if (chan->state == TOFU_CHAN_IDLE) {
+        return;
+    }
+    tofu_chan_idle(chan);
+    chan->nonce = 0; /* a compare-and-swap in flight is of no interest */
+    chan->want  = 0;
+}
+
+/* Ask the peer for something, which begins with an entry of its table. */
+static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
+{
+    tofu_iface_t *iface = chan->peer->iface;
+    uint64_t     hash   = iface->vcq_id * TOFU_CLAIM_KEY;
+
+    chan->request  = (uint8_t)request;
+    chan->state    = TOFU_CHAN_CLAIM;
+    chan->entry    = (uint32_t)(hash >> 40) % chan->remote.entries;
+    chan->tries    = 0;
+    chan->retry_ms = 0;
+    chan->since_ms = iface->now_ms;
+    tofu_chan_wait(chan);
+}
+
+void tofu_chan_want(tofu_chan_t *chan)
+{
+    tofu_am_t *am = tofu_chan_am(chan);
+
+    if (!chan->want) {
+        chan->want     = 1;
+        chan->since_ms = am->iface->now_ms;
+    }
+    if (chan->state != TOFU_CHAN_IDLE) {
+        return;
+    }
+    if (tofu_mailbox_get(am, &chan->mailbox_index, &chan->mailbox) != TOFU_OK) {
+        return; /* asked for again by the next send */
+    }
+    am->nonce  += 1u + ((am->nonce & 0xffff) == 0xffff); /* low half not 0 */
+    chan->nonce = am->nonce;
+    atomic_store_explicit(&chan->mailbox->credit, 0, memory_order_relaxed);
+    atomic_store_explicit(&chan->mailbox->recall, 0, memory_order_relaxed);
+    atomic_store_explicit(&chan->mailbox->answer, 0, memory_order_release);
+    tofu_list_add(&am->chans, &chan->all);
+    tofu_chan_ask(chan, TOFU_REQUEST_GRANT);
+}
+
+/* Give the slots back. */
+static void tofu_chan_release(tofu_chan_t *chan)
+{
+    tofu_chan_close(chan);
+    tofu_chan_ask(chan, TOFU_REQUEST_RELEASE);
+}
+
+void tofu_chan_put(tofu_chan_t *chan)
+{
+    if (--chan->refs > 0) {
+        return;
+    }
+    chan->want = 0;
+    if (chan->state == TOFU_CHAN_OPEN) {
+        tofu_chan_release(chan);
+    } /* on the way to be: released when it is */
+}
+
+/* ----------------------------------------------------------------- credit */
+
+/* Take a new count of consumed messages. */
+static void tofu_chan_ack(tofu_chan_class_t *cls, uint32_t acked)
+{
+    uint32_t delta = (acked - cls->acked) & TOFU_CREDIT_MASK;
+
+    /* more than was sent: not a count of ours; the next one will do */
+    if (delta <= cls->count - cls->left) {
+        cls->acked = acked;
+        cls->left += delta;
+    }
+}
+
+static int tofu_chan_recalled(const tofu_chan_t *chan)
+{
+    return atomic_load_explicit(&chan->mailbox->recall,
+                                memory_order_relaxed) == chan->nonce;
+}
+
+int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
+{
+    uint64_t word;
+
+    if (chan->cls[cls].left > 0) {
+        return 1;
+    }
+    if (chan->state != TOFU_CHAN_OPEN) {
+        return 0;
+    }
+    if (tofu_chan_recalled(chan)) {
+        tofu_chan_release(chan);
+        return 0;
+    }
+    /* acquire: slots are written after their last message was read */
+    word = atomic_load_explicit(&chan->mailbox->credit, memory_order_acquire);
+    if ((word >> 48) == (chan->nonce & 0xffff)) {
+        tofu_chan_ack(&chan->cls[TOFU_AM_SMALL],
+                      (uint32_t)word & TOFU_CREDIT_MASK);
+        tofu_chan_ack(&chan->cls[TOFU_AM_LARGE],
+                      (uint32_t)(word >> 24) & TOFU_CREDIT_MASK);
+    }
+    if (chan->cls[cls].left == 0) {
+        return 0;
+    }
+    chan->want = 0;
+    return 1;
+}
+
+/* --------------------------------------------------------------- requests */
+
+static int tofu_chan_post_claim(tofu_chan_t *chan)
+{
+    tofu_peer_t   *peer  = chan->peer;
+    tofu_iface_t  *iface = peer->iface;
+    tofu_am_t     *am    = iface->am;
+    tofu_status_t status;
+    tofu_op_t     *op;
+
+    if ((chan->retry_ms > iface->now_ms) || !tofu_am_internal_room(am)) {
+        return 0;
+    }
+    op = tofu_op_alloc(iface, TOFU_OP_CLAIM);
+    if (op == NULL) {
+        return 0;
+    }
+    op->claim.nonce     = chan->nonce;
+    op->claim.old_value = ~0ull;
+    status = tofu_post(iface, "utofu_cswap8", peer->vcq_id, 8,
+                       iface->fn.cswap8(
+                               iface->vcq, peer->vcq_id, 0,
+                               iface->vcq_id ^ TOFU_CLAIM_KEY,
+                               chan->table +
+                                       chan->entry * sizeof(tofu_entry_t),
+                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                               tofu_cbdata(op, TOFU_CB_OP)));
+    if (status != TOFU_OK) {
+        tofu_op_free(iface, op);
+        if (status != TOFU_ERR_NO_RESOURCE) {
+            tofu_peer_failed(peer, status, 1);
+        }
+        return 0;
+    }
+    tofu_op_posted(op, peer, 1);
+    ++am->internal;
+    ++iface->stats.credit_tx;
+    chan->state = TOFU_CHAN_CLAIMING;
+    tofu_list_del(&chan->link); /* its notice brings it back */
+    return 1;
+}
+
+void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
+{
+    tofu_am_t *am = tofu_chan_am(chan);
+
+    --am->internal;
+    if ((chan->nonce != op->claim.nonce) ||
+        (chan->state != TOFU_CHAN_CLAIMING)) {
+        return; /* reset meanwhile */
+    }
+    if (op->status != TOFU_OK) {
+        /* a request table that can't be reached is no peer of ours */
+        tofu_peer_failed(chan->peer, (tofu_status_t)op->status, 1);
+        return;
+    }
+    if ((op->claim.old_value == 0) ||
+        (op->claim.old_value == (am->iface->vcq_id ^ TOFU_CLAIM_KEY))) {
+        /* the latter: left by who had this VCQ before and died */
+        chan->state = TOFU_CHAN_CLAIMED;
+    } else {
+        chan->state = TOFU_CHAN_CLAIM;
+        chan->entry = (chan->entry + 1) % chan->remote.entries;
+        if (++chan->tries % chan->remote.entries == 0) {
+            /* all taken: they queue there already, no hurry */
+            chan->retry_ms = am->iface->now_ms + 5;
+        }
+    }
+    tofu_chan_wait(chan);
+}
+
+static int tofu_chan_post_request(tofu_chan_t *chan)
+{
+    tofu_peer_t   *peer  = chan->peer;
+    tofu_iface_t  *iface = peer->iface;
+    uint64_t      body[4];
+    tofu_status_t status;
+
+    body[0] = (TOFU_REQUEST_MAGIC << 32) | chan->request;
+    body[1] = ((uint64_t)chan->mailbox_index << 32) | chan->nonce;
+    body[2] = iface->vcq_id;
+    body[3] = body[0] ^ body[1] ^ body[2];
+    status  = tofu_am_post_silent(peer, body, sizeof(body),
+                                  chan->table +
+                                          chan->entry * sizeof(tofu_entry_t) +
+                                          offsetof(tofu_entry_t, magic),
+                                  TOFU_EDATA(TOFU_KIND_REQUEST, 0),
+                                  UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
+    if (status != TOFU_OK) {
+        return 0;
+    }
+    chan->state    = TOFU_CHAN_ASKED;
+    chan->since_ms = iface->now_ms;
+    return 1;
+}
+
+/* Check and take what a grant says about slots of one size. */
+static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
+{
+    tofu_chan_class_t *cls  = &chan->cls[i];
+    uint64_t          grant = chan->mailbox->grant[i];
+    uint64_t          first = grant & 0xffffffffu;
+    uint64_t          count = grant >> 32;
+    utofu_stadd_t     base  = chan->slots;
+    uint32_t          total = (i == TOFU_AM_SMALL) ? chan->remote.small_count :
+                                                     chan->remote.large_count;
+
+    if ((count == 0) || (first + count > total)) {
+        return 0;
+    }
+    cls->size = chan->remote.small_size;
+    if (i == TOFU_AM_LARGE) {
+        uint64_t small = (uint64_t)chan->remote.small_count *
+                         chan->remote.small_size;
+        base     += (small + TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN *
+                TOFU_AM_SLOT_ALIGN;
+        cls->size = chan->remote.large_size;
+    }
+    cls->begin = base + first * cls->size;
+    cls->end   = cls->begin + count * cls->size;
+    cls->next  = cls->begin;
+    cls->count = (uint32_t)count;
+    cls->left  = (uint32_t)count;
+    cls->acked = 0;
+    return 1;
+}
+
+static int tofu_chan_poll_answer(tofu_chan_t *chan)
+{
+    tofu_iface_t *iface = chan->peer->iface;
+    uint64_t     answer = atomic_load_explicit(&chan->mailbox->answer,
+                                               memory_order_acquire);
+
+    if ((answer >> 32) != chan->nonce) {
+        return 0;
+    }
+    if ((chan->request == TOFU_REQUEST_GRANT) &&
+        ((answer & 0xffffffffu) == TOFU_ANSWER_GRANTED)) {
+        ++iface->stats.credit_rx;
+        if (!tofu_chan_accept(chan, TOFU_AM_SMALL) ||
+            !tofu_chan_accept(chan, TOFU_AM_LARGE)) {
+            tofu_error("VCQ %#llx granted slots that it does not have",
+                       (unsigned long long)chan->vcq_id);
+            tofu_peer_failed(chan->peer, TOFU_ERR_IO_ERROR, 1);
+            return 1;
+        }
+        chan->state = TOFU_CHAN_OPEN;
+        chan->want  = 0;
+        tofu_list_del(&chan->link);
+        if (chan->refs == 0) {
+            tofu_chan_release(chan); /* nobody is left to use it */
+        }
+        return 1;
+    }
+    if ((chan->request == TOFU_REQUEST_RELEASE) &&
+        ((answer & 0xffffffffu) == TOFU_ANSWER_RELEASED)) {
+        int want = chan->want && (chan->refs > 0);
+        ++iface->stats.credit_rx;
+        tofu_chan_idle(chan);
+        if (want) {
+            chan->want = 0;
+            tofu_chan_want(chan);
+        }
+        return 1;
+    }
+    return 0;
+}
+
+unsigned tofu_chans_progress(tofu_iface_t *iface)
+{
+    tofu_am_t   *am   = iface->am;
+    unsigned    count = 0;
+    tofu_link_t todo, *link;
+
+    if (tofu_list_empty(&am->waiting)) {
+        return 0;
+    }
+    /* what is done for one may take others out of the list */
+    todo            = am->waiting;
+    todo.next->prev = &todo;
+    todo.prev->next = &todo;
+    tofu_list_init(&am->waiting);
+    while (!tofu_list_empty(&todo)) {
+        tofu_chan_t *chan = tofu_container(todo.next, tofu_chan_t, link);
+        int         moved = 0;
+
+        link = &chan->link;
+        tofu_list_del(link);
+        tofu_list_add(&am->waiting, link);
+        if (chan->state == TOFU_CHAN_CLAIM) {
+            moved = tofu_chan_post_claim(chan);
+        } else if (chan->state == TOFU_CHAN_CLAIMED) {
+            moved = tofu_chan_post_request(chan);
+        } else if (chan->state == TOFU_CHAN_ASKED) {
+            moved = tofu_chan_poll_answer(chan);
+        }
+        count += (unsigned)moved;
+    }
+    return count;
+}
+
+void tofu_chans_tick(tofu_iface_t *iface)
+{
+    tofu_am_t   *am   = iface->am;
+    tofu_link_t *link = am->chans.next;
+
+    while (link != &am->chans) {
+        tofu_chan_t *chan = tofu_container(link, tofu_chan_t, all);
+
+        if ((chan->state == TOFU_CHAN_OPEN) && tofu_chan_recalled(chan)) {
+            tofu_chan_release(chan);
+        }
+        if ((chan->want || (chan->state == TOFU_CHAN_ASKED)) &&
+            (iface->now_ms - chan->since_ms >= TOFU_AM_PROBE_MS)) {
+            if (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u) ==
+                TOFU_ERR_NO_RESOURCE) {
+                return; /* the next tick goes on */
+            }
+            chan->since_ms = iface->now_ms;
+            link           = am->chans.next; /* a post may fail a peer, and
+                                                take its channel out */
+            continue;
+        }
+        link = link->next;
+    }
+}

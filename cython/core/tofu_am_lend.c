@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am_lend.c - lending receive slots: requests, grants, returns, recalls.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+
+#define TOFU_RECALLS_PER_TICK 8u
+
+/* ------------------------------------------------------------------- pool */
+
+/* The longest free run, at most `want`; 0 when it is shorter than the minimum. */
+static uint32_t tofu_pool_find(const tofu_pool_t *pool, uint32_t want,
+                               uint32_t *begin_p)
+{
+    uint32_t best = 0, run = 0, i;
+
+    for (i = 0; (i < pool->count) && (best < want); ++i) {
+        run = (pool->owner[i] == NULL) ? run + 1 : 0;
+        if (run > best) {
+            best     = run;
+            *begin_p = i + 1 - run;
+        }
+    }
+    return (best >= TOFU_AM_MIN_WINDOW) ? best : 0;
+}
+
+/* The more is lent already, the less a newcomer gets. */
+static int tofu_pool_lend(tofu_pool_t *pool, tofu_lender_t *lender,
+                          tofu_loan_t *loan)
+{
+    uint32_t want  = pool->free / 16;
+    uint32_t begin = 0, i;
+
+    want = (want > pool->max_window) ? pool->max_window : want;
+    want = (want < TOFU_AM_MIN_WINDOW) ? TOFU_AM_MIN_WINDOW : want;
+    want = tofu_pool_find(pool, want, &begin);
+    if (want == 0) {
+        return 0;
+    }
+    for (i = 0; i < want; ++i) {
+        pool->owner[begin + i] = lender;
+    }
+    pool->free -= want;
+    loan->begin = begin;
+    loan->count = want;
+    loan->next  = begin;
+    return 1;
+}
+
+static void tofu_pool_take_back(tofu_pool_t *pool, const tofu_loan_t *loan)
+{
+    uint32_t i;
+
+    for (i = 0; i < loan->count; ++i) {
+        pool->owner[loan->begin + i] = NULL;
+    }
+    pool->free += loan->count;
+}
+
+void tofu_lender_reclaim(tofu_lender_t *lender)
+{
+    tofu_am_t *am = lender->peer->iface->am;
+    unsigned  i;
+
+    lender->dead = 1;
+    if (lender->peer->lender == lender) {
+        lender->peer->lender = NULL;
+    }
+    tofu_list_del(&lender->due);
+    if (lender->depth > 0) {
+        return; /* a handler still reads a slot; called again after it */
+    }
+    for (i = 0; i < TOFU_AM_CLASSES; ++i) {
+        tofu_pool_take_back(&am->pool[i], &lender->loan[i]);
+    }
+    tofu_list_del(&lender->link);
+    free(lender);
+    am->short_of_slots = 0; /* those that wait may try again */
+    tofu_am_update_work(am);
+}
+
+/* ------------------------------------------------------------- operations */
+
+int tofu_am_internal_room(tofu_am_t *am)
+{
+    return am->internal < TOFU_INTERNAL_NOTICES;
+}
+
+tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
+                                  unsigned length, utofu_stadd_t where,
+                                  unsigned edata, unsigned long flags)
+{
+    tofu_iface_t  *iface = peer->iface;
+    tofu_status_t status;
+
+    status = tofu_post(iface, "utofu_put_piggyback", peer->vcq_id, length,
+                       iface->fn.put_piggyback(
+                               iface->vcq, peer->vcq_id, (void *)data, where,
+                               length, edata,
+                               flags | UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                               tofu_cbdata(peer, TOFU_CB_PEER)));
+    if (status == TOFU_OK) {
+        ++iface->stats.credit_tx;
+    } else if (status != TOFU_ERR_NO_RESOURCE) {
+        tofu_peer_failed(peer, status, 1);
+    }
+    return status;
+}
+
+tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
+                            uint64_t word, uint32_t entry)
+{
+    tofu_iface_t  *iface = peer->iface;
+    tofu_status_t status;
+    tofu_op_t     *op;
+
+    if (peer->probing) {
+        return TOFU_OK;
+    }
+    if (!tofu_am_internal_room(iface->am)) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    op = tofu_op_alloc(iface, TOFU_OP_PROBE);
+    if (op == NULL) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    op->probe.entry = entry;
+    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                       iface->fn.put_piggyback8(
+                               iface->vcq, peer->vcq_id, word, where, 8,
+                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                               tofu_cbdata(op, TOFU_CB_OP)));
+    if (status != TOFU_OK) {
+        tofu_op_free(iface, op);
+        if (status != TOFU_ERR_NO_RESOURCE) {
+            tofu_peer_failed(peer, status, 1);
+        }
+        return status;
+    }
+    tofu_op_posted(op, peer, 1);
+    ++iface->am->internal;
+    ++iface->stats.credit_tx;
+    peer->probing = 1;
+    return TOFU_OK;
+}
+
+static void tofu_entry_free(tofu_am_t *am, uint32_t entry)
+{
+    tofu_job_t *job = &am->job[entry];
+
+    if (job->type != 0) {
+        job->type = 0;
+        tofu_list_del(&job->link);
+    }
+    am->claim_seen[entry] = 0;
+    /* an atomic instruction, not a store: only those are atomic against the
+     * compare-and-swap of others (2.2.5) */
+    atomic_exchange_explicit(&am->table[entry].claim, 0, memory_order_release);
+}
+
+void tofu_am_probed(tofu_op_t *op)
+{
+    tofu_peer_t *peer  = op->peer;
+    tofu_am_t   *am    = peer->iface->am;
+    uint32_t    entry  = op->probe.entry;
+    uint64_t    mine   = peer->vcq_id ^ TOFU_CLAIM_KEY;
+
+    --am->internal;
+    peer->probing = 0;
+    if (op->status == TOFU_OK) {
+        return;
+    }
+    if (entry < TOFU_REQUEST_ENTRIES) {
+        /* the claimant is dead, or cannot be reached, so nor answered */
+        if (atomic_load(&am->table[entry].claim) == mine) {
+            tofu_entry_free(am, entry);
+        }
+    } else if (op->status != TOFU_ERR_CANCELED) {
+        /* no scratch page, or no mailbox: not a VCQ of ours any more */
+        tofu_peer_failed(peer, (tofu_status_t)op->status, 1);
+    }
+}
+
+void tofu_lender_report(tofu_lender_t *lender)
+{
+    tofu_iface_t  *iface = lender->peer->iface;
+    tofu_peer_t   *peer  = lender->peer;
+    tofu_loan_t   *small = &lender->loan[TOFU_AM_SMALL];
+    tofu_loan_t   *large = &lender->loan[TOFU_AM_LARGE];
+    uint32_t      s      = small->consumed, l = large->consumed;
+    tofu_status_t status;
+    uint64_t      word;
+
+    word   = (s & 0xffffffull) | ((l & 0xffffffull) << 24) |
+           ((uint64_t)(lender->nonce & 0xffff) << 48);
+    /* ordered, or an older count might land after a newer one */
+    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                       iface->fn.put_piggyback8(
+                               iface->vcq, peer->vcq_id, word,
+                               lender->mailbox +
+                                       offsetof(tofu_mailbox_t, credit),
+                               8, TOFU_EDATA(TOFU_KIND_SILENT, 0),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                               tofu_cbdata(peer, TOFU_CB_PEER)));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        if (peer->lender != lender) {
+            return; /* reclaimed by what the TCQ told, and freed */
+        }
+        ++iface->stats.credit_tx;
+        small->reported = s;
+        large->reported = l;
+        tofu_list_del(&lender->due);
+    } else if (status == TOFU_ERR_NO_RESOURCE) {
+        if ((peer->lender == lender) && tofu_list_empty(&lender->due)) {
+            tofu_list_add(&iface->am->due, &lender->due);
+            iface->work |= TOFU_WORK_AM;
+        }
+    } else {
+        tofu_peer_failed(peer, status, 1);
+    }
+}
+
+/* --------------------------------------------------------------- requests */
+
+void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
+{
+    tofu_am_t     *am    = iface->am;
+    uint64_t      offset = notice->rmt_stadd - am->table_stadd;
+    uint64_t      entry  = offset / sizeof(tofu_entry_t);
+    tofu_entry_t  *e;
+    tofu_job_t    *job;
+    tofu_peer_t   *peer;
+    utofu_stadd_t mailbox;
+    uint64_t      magic, who, vcq_id, check;
+    unsigned      type;
+
+    if ((entry >= TOFU_REQUEST_ENTRIES) ||
+        (offset % sizeof(tofu_entry_t) !=
+         offsetof(tofu_entry_t, magic) + TOFU_REQUEST_BYTES)) {
+        goto drop;
+    }
+    e = &am->table[entry];
+    if (atomic_load_explicit(&e->claim, memory_order_acquire) !=
+        (notice->vcq_id ^ TOFU_CLAIM_KEY)) {
+        goto drop; /* the entry is another's: leave it to him */
+    }
+    magic  = e->magic;
+    who    = e->who;
+    vcq_id = e->vcq_id;
+    check  = e->check;
+    type   = (unsigned)(magic & 0xffffffffu);
+    if (((magic >> 32) != TOFU_REQUEST_MAGIC) || (vcq_id != notice->vcq_id) ||
+        (check != (magic ^ who ^ vcq_id)) ||
+        ((type != TOFU_REQUEST_GRANT) && (type != TOFU_REQUEST_RELEASE)) ||
+        ((who & 0xffff) == 0) ||
+        (tofu_peer_get(iface, vcq_id, &peer) != TOFU_OK) ||
+        (tofu_mailbox_stadd(iface, vcq_id, (uint32_t)(who >> 32), &mailbox) !=
+         TOFU_OK)) {
+        tofu_entry_free(am, (uint32_t)entry);
+        goto drop;
+    }
+    ++iface->stats.credit_rx;
+    job = &am->job[entry];
+    if (job->type != 0) { /* its predecessor on that VCQ died in the queue */
+        tofu_list_del(&job->link);
+    }
+    job->type    = (uint8_t)type;
+    job->nonce   = (uint32_t)who;
+    job->peer    = peer;
+    job->mailbox = mailbox;
+    tofu_list_add(&am->jobs, &job->link);
+    am->short_of_slots = 0;
+    iface->work       |= TOFU_WORK_AM;
+    return;
+
+drop:
+    tofu_iface_drop(iface, TOFU_LOGGED_REQUEST,
+                    "a request for slots that is not in order",
+                    notice->vcq_id);
+}
+
+/* The 32 bytes that end with the answer. */
+static tofu_status_t tofu_job_answer(const tofu_job_t *job,
+                                     const tofu_lender_t *lender,
+                                     unsigned answer)
+{
+    uint64_t body[4] = {0, 0, 0, 0};
+    unsigned i;
+
+    for (i = 0; (lender != NULL) && (i < TOFU_AM_CLASSES); ++i) {
+        body[i] = lender->loan[i].begin |
+                  ((uint64_t)lender->loan[i].count << 32);
+    }
+    body[3] = ((uint64_t)job->nonce << 32) | answer;
+    return tofu_am_post_silent(job->peer, body, sizeof(body),
+                               job->mailbox + offsetof(tofu_mailbox_t, grant),
+                               TOFU_EDATA(TOFU_KIND_SILENT, 0), 0);
+}
+
+typedef enum { TOFU_JOB_DONE, TOFU_JOB_LATER, TOFU_JOB_NO_SLOTS } tofu_job_end_t;
+
+static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
+{
+    tofu_peer_t   *peer = job->peer;
+    tofu_lender_t *lender;
+    tofu_status_t status;
+
+    if (peer->lender != NULL) {
+        /* who had this VCQ before died without a word */
+        tofu_lender_reclaim(peer->lender);
+    }
+    lender = calloc(1, sizeof(*lender));
+    if (lender == NULL) {
+        return TOFU_JOB_LATER;
+    }
+    if (!tofu_pool_lend(&am->pool[TOFU_AM_SMALL], lender,
+                        &lender->loan[TOFU_AM_SMALL])) {
+        free(lender);
+        return TOFU_JOB_NO_SLOTS;
+    }
+    if (!tofu_pool_lend(&am->pool[TOFU_AM_LARGE], lender,
+                        &lender->loan[TOFU_AM_LARGE])) {
+        tofu_pool_take_back(&am->pool[TOFU_AM_SMALL],
+                            &lender->loan[TOFU_AM_SMALL]);
+        free(lender);
+        return TOFU_JOB_NO_SLOTS;
+    }
+    status = tofu_job_answer(job, lender, TOFU_ANSWER_GRANTED);
+    if (status != TOFU_OK) {
+        tofu_pool_take_back(&am->pool[TOFU_AM_SMALL],
+                            &lender->loan[TOFU_AM_SMALL]);
+        tofu_pool_take_back(&am->pool[TOFU_AM_LARGE],
+                            &lender->loan[TOFU_AM_LARGE]);
+        free(lender);
+        return (status == TOFU_ERR_NO_RESOURCE) ? TOFU_JOB_LATER :
+                                                  TOFU_JOB_DONE;
+    }
+    lender->vcq_id  = peer->vcq_id;
+    lender->peer    = peer;
+    lender->nonce   = job->nonce;
+    lender->mailbox = job->mailbox;
+    tofu_list_init(&lender->due);
+    tofu_list_add(&am->lenders, &lender->link);
+    peer->lender = lender;
+    return TOFU_JOB_DONE;
+}
+
+static tofu_job_end_t tofu_job_release(tofu_job_t *job)
+{
+    tofu_peer_t   *peer = job->peer;
+    tofu_status_t status;
+
+    /* Its messages came before this request, in order: all were delivered. */
+    if ((peer->lender != NULL) && (peer->lender->nonce == job->nonce)) {
+        tofu_lender_reclaim(peer->lender);
+    }
+    status = tofu_job_answer(job, NULL, TOFU_ANSWER_RELEASED);
+    return (status == TOFU_ERR_NO_RESOURCE) ? TOFU_JOB_LATER : TOFU_JOB_DONE;
+}
+
+static unsigned tofu_jobs_progress(tofu_am_t *am)
+{
+    unsigned       count = 0;
+    int            no_slots;
+    tofu_link_t    *link;
+    tofu_job_end_t end;
+
+restart: /* after every answer: it may have failed a peer, and freed its jobs */
+    no_slots = 0;
+    for (link = am->jobs.next; link != &am->jobs; link = link->next) {
+        tofu_job_t *job = tofu_container(link, tofu_job_t, link);
+
+        /* releases pass grants that wait: they bring what those wait for */
+        if (job->type == TOFU_REQUEST_RELEASE) {
+            end = tofu_job_release(job);
+        } else {
+            end = no_slots ? TOFU_JOB_NO_SLOTS : tofu_job_grant(am, job);
+        }
+        if (end == TOFU_JOB_LATER) {
+            return count; /* the TOQ is full */
+        }
+        if (end == TOFU_JOB_NO_SLOTS) {
+            no_slots = 1;
+            continue;
+        }
+        if (job->type != 0) {
+            tofu_entry_free(am, (uint32_t)(job - am->job));
+        }
+        ++count;
+        goto restart;
+    }
+    am->short_of_slots = no_slots;
+    return count;
+}
+
+/* --------------------------------------------------------------- progress */
+
+void tofu_am_update_work(tofu_am_t *am)
+{
+    if (!tofu_list_empty(&am->waiting) || !tofu_list_empty(&am->due) ||
+        (!tofu_list_empty(&am->jobs) && !am->short_of_slots)) {
+        am->iface->work |= TOFU_WORK_AM;
+    } else {
+        am->iface->work &= ~(uint32_t)TOFU_WORK_AM;
+    }
+}
+
+unsigned tofu_am_progress(tofu_iface_t *iface)
+{
+    tofu_am_t   *am    = iface->am;
+    unsigned    count  = 0;
+    tofu_link_t *link;
+
+    while (!tofu_list_empty(&am->due)) {
+        link = am->due.next;
+        tofu_lender_report(tofu_container(link, tofu_lender_t, due));
+        if (am->due.next == link) {
+            break; /* the TOQ is full */
+        }
+        ++count;
+    }
+    if (!tofu_list_empty(&am->jobs) && !am->short_of_slots) {
+        count += tofu_jobs_progress(am);
+    }
+    count += tofu_chans_progress(iface);
+    tofu_am_update_work(am);
+    return count;
+}
+
+static uint32_t tofu_lender_arrived(const tofu_lender_t *lender)
+{
+    return lender->loan[TOFU_AM_SMALL].arrived +
+           lender->loan[TOFU_AM_LARGE].arrived;
+}
+
+/*
+ * Somebody waits for slots and there are none: ask holders to give theirs back,
+ * first those that sent nothing since the last tick.  By a put with notice, so
+ * that holders that died are found.
+ */
+static void tofu_am_recall(tofu_am_t *am)
+{
+    unsigned    asked = 0, scanned = 0, idle_only;
+    tofu_link_t *link;
+
+    for (idle_only = 1; (idle_only <= 1) && (asked == 0); --idle_only) {
+        unsigned limit = 0;
+
+        for (link = am->lenders.next; link != &am->lenders; link = link->next) {
+            ++limit;
+        }
+        for (scanned = 0; (scanned < limit) && (asked < TOFU_RECALLS_PER_TICK) &&
+                          !tofu_list_empty(&am->lenders); ++scanned) {
+            tofu_lender_t *lender = tofu_container(am->lenders.next,
+                                                   tofu_lender_t, link);
+            uint32_t      arrived = tofu_lender_arrived(lender);
+            int           idle    = (arrived == lender->last_seen);
+
+            /* to the end, so that all get their turn */
+            tofu_list_del(&lender->link);
+            tofu_list_add(&am->lenders, &lender->link);
+            lender->last_seen = arrived;
+            if (lender->dead || (idle_only && !idle)) {
+                continue;
+            }
+            /* the peer may fail in this call, and the lender be freed */
+            if (tofu_am_probe(lender->peer,
+                              lender->mailbox +
+                                      offsetof(tofu_mailbox_t, recall),
+                              lender->nonce, ~0u) == TOFU_ERR_NO_RESOURCE) {
+                return;
+            }
+            ++asked;
+        }
+    }
+}
+
+/* Entries that were claimed long ago, and nothing was written: is the claimant
+ * alive? */
+static void tofu_am_check_claims(tofu_am_t *am)
+{
+    tofu_iface_t *iface = am->iface;
+    tofu_peer_t  *peer;
+    uint64_t     claim;
+    uint32_t     i;
+
+    for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
+        claim = atomic_load_explicit(&am->table[i].claim, memory_order_relaxed);
+        if ((claim == 0) || (claim != am->claim_seen[i])) {
+            am->claim_seen[i]     = claim;
+            am->claim_since_ms[i] = iface->now_ms;
+            continue;
+        }
+        if (iface->now_ms - am->claim_since_ms[i] < TOFU_AM_PROBE_MS) {
+            continue;
+        }
+        am->claim_since_ms[i] = iface->now_ms;
+        if (tofu_peer_get(iface, claim ^ TOFU_CLAIM_KEY, &peer) != TOFU_OK) {
+            tofu_entry_free(am, i); /* not a VCQ ID: garbage was written here */
+            continue;
+        }
+        tofu_am_probe(peer, peer->scratch, 0, i);
+    }
+}
+
+void tofu_am_tick(tofu_iface_t *iface)
+{
+    tofu_am_t *am = iface->am;
+
+    tofu_am_check_claims(am);
+    if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
+        tofu_am_recall(am);
+    }
+    tofu_chans_tick(iface);
+}
+
+void tofu_am_peer_gone(tofu_peer_t *peer)
+{
+    tofu_am_t *am = peer->iface->am;
+    uint32_t  i;
+
+    if (peer->lender != NULL) {
+        tofu_lender_reclaim(peer->lender);
+    }
+    for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
+        if ((am->job[i].type != 0) && (am->job[i].peer == peer)) {
+            tofu_entry_free(am, i);
+        }
+    }
+    if (peer->chan != NULL) {
+        tofu_chan_reset(peer->chan);
+    }
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am_recv.c - arrivals of active messages.
+ *
+ * A notice is believed only as far as it fits: the slot must be lent to the VCQ
+ * that the notice names and be the one whose turn it is, and the length must fit
+ * the slot.  Anything else is dropped and counted.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+static TOFU_NOINLINE void tofu_am_forged(tofu_iface_t *iface,
+                                         const struct utofu_mrq_notice *notice)
+{
+    tofu_iface_drop(iface, TOFU_LOGGED_FORGED,
+                    "a message came to a slot that is not its sender's",
+                    notice->vcq_id);
+}
+
+static TOFU_NOINLINE void tofu_am_no_handler(tofu_iface_t *iface, unsigned id,
+                                             utofu_vcq_id_t vcq_id)
+{
+    ++iface->stats.dropped;
+    if (!iface->handler[id].logged) {
+        iface->handler[id].logged = 1;
+        tofu_warn("messages with AM id %u, which has no handler, are dropped "
+                  "(the first from VCQ %#llx)", id,
+                  (unsigned long long)vcq_id);
+    }
+}
+
+/* Whose slot, and is it his turn?  NULL: no. */
+static inline tofu_lender_t *
+tofu_am_take_slot(tofu_pool_t *pool, uint64_t offset,
+                  const struct utofu_mrq_notice *notice, unsigned cls,
+                  uint32_t *slot_p)
+{
+    tofu_lender_t *lender;
+    tofu_loan_t   *loan;
+    uint32_t      slot;
+
+    if (TOFU_UNLIKELY(offset >= pool->bytes)) {
+        return NULL;
+    }
+    /* 32 bits: a pool is smaller, and dividing is faster */
+    slot   = (uint32_t)offset / ((cls == TOFU_AM_SMALL) ? TOFU_AM_SMALL_SIZE :
+                                                         pool->size);
+    lender = pool->owner[slot];
+    if (TOFU_UNLIKELY((lender == NULL) ||
+                      (lender->vcq_id != notice->vcq_id) || lender->dead)) {
+        return NULL;
+    }
+    loan = &lender->loan[cls];
+    if (TOFU_UNLIKELY(loan->next != slot)) {
+        return NULL;
+    }
+    ++slot;
+    loan->next = (slot == loan->begin + loan->count) ? loan->begin : slot;
+    ++loan->arrived;
+    *slot_p = slot - 1;
+    return lender;
+}
+
+static inline int tofu_loan_is_due(const tofu_loan_t *loan)
+{
+    return (loan->consumed - loan->reported) * 2 >= loan->count;
+}
+
+/* Call the handler, then give the slot back. */
+static inline void tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender,
+                                   unsigned cls, unsigned id, void *data,
+                                   size_t length)
+{
+    tofu_loan_t *loan = lender->loan;
+    int         due;
+
+    if (TOFU_LIKELY(iface->handler[id].cb != NULL)) {
+        ++lender->depth;
+        ++iface->stats.am_rx;
+        iface->handler[id].cb(iface->handler[id].arg, data, length, 0);
+        --lender->depth;
+    } else {
+        tofu_am_no_handler(iface, id, lender->vcq_id);
+    }
+    /* Slots are returned in ring order.  When a handler called progress, and that
+     * another handler, the inner slot must not be returned before the outer. */
+    if (TOFU_UNLIKELY(lender->depth > 0)) {
+        lender->nested = 1;
+        return;
+    }
+    if (TOFU_UNLIKELY(lender->dead)) {
+        tofu_lender_reclaim(lender);
+        return;
+    }
+    loan[cls].consumed = loan[cls].arrived;
+    due                = tofu_loan_is_due(&loan[cls]);
+    if (TOFU_UNLIKELY(lender->nested)) {
+        lender->nested     = 0;
+        loan[!cls].consumed = loan[!cls].arrived;
+        due               |= tofu_loan_is_due(&loan[!cls]);
+    }
+    if (TOFU_UNLIKELY(due)) {
+        tofu_lender_report(lender);
+    }
+}
+
+/* Give back a slot with a message that is not delivered. */
+static TOFU_NOINLINE void tofu_am_skip(tofu_lender_t *lender, unsigned cls)
+{
+    tofu_loan_t *loan = &lender->loan[cls];
+
+    if (lender->depth > 0) {
+        lender->nested = 1;
+        return;
+    }
+    loan->consumed = loan->arrived;
+    if (tofu_loan_is_due(loan)) {
+        tofu_lender_report(lender);
+    }
+}
+
+static void tofu_am_arrived_large(tofu_iface_t *iface,
+                                  const struct utofu_mrq_notice *notice)
+{
+    tofu_pool_t              *pool  = &iface->am->pool[TOFU_AM_LARGE];
+    uint64_t                 offset = notice->rmt_stadd - pool->stadd - 1;
+    unsigned                 id     = (unsigned)notice->edata & 0x1f;
+    const tofu_slot_header_t *header;
+    tofu_lender_t            *lender;
+    uint32_t                 slot, length, check;
+    uint64_t                 used;
+    char                     *base;
+
+    lender = tofu_am_take_slot(pool, offset, notice, TOFU_AM_LARGE, &slot);
+    if (TOFU_UNLIKELY(lender == NULL)) {
+        tofu_am_forged(iface, notice);
+        return;
+    }
+    base   = pool->base + (size_t)slot * pool->size;
+    used   = offset + 1 - (uint64_t)slot * pool->size;
+    header = (const tofu_slot_header_t *)base;
+    length = header->length; /* once: the peer could change it meanwhile */
+    check  = header->check;
+    if (TOFU_UNLIKELY((length != ~check) ||
+                      (used != sizeof(*header) + (uint64_t)length) ||
+                      (length > iface->config.am_seg_size))) {
+        /* It was the sender's turn, so he gets the slot back: one bad message,
+         * not a ring out of step. */
+        tofu_am_forged(iface, notice);
+        tofu_am_skip(lender, TOFU_AM_LARGE);
+        return;
+    }
+    tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, base + sizeof(*header),
+                    length);
+}
+
+void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
+{
+    tofu_pool_t   *pool  = &iface->am->pool[TOFU_AM_SMALL];
+    uint64_t      offset = notice->rmt_stadd - pool->stadd - 1;
+    unsigned      id     = (unsigned)notice->edata & 0x1f;
+    tofu_lender_t *lender;
+    uint32_t      slot, length;
+
+    switch (notice->edata >> 5) {
+    case TOFU_KIND_AM_SMALL:
+        lender = tofu_am_take_slot(pool, offset, notice, TOFU_AM_SMALL, &slot);
+        if (TOFU_UNLIKELY(lender == NULL)) {
+            break;
+        }
+        length = (uint32_t)(offset + 1) - slot * TOFU_AM_SMALL_SIZE;
+        if (TOFU_UNLIKELY(length > TOFU_MAX_SHORT)) {
+            tofu_am_skip(lender, TOFU_AM_SMALL);
+            break;
+        }
+        tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id,
+                        pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length);
+        return;
+    case TOFU_KIND_AM_LARGE:
+        tofu_am_arrived_large(iface, notice);
+        return;
+    case TOFU_KIND_REQUEST:
+        tofu_am_request(iface, notice);
+        return;
+    default:
+        break;
+    }
+    tofu_am_forged(iface, notice);
+}
+
+tofu_status_t tofu_iface_set_am_handler(tofu_iface_t *iface, uint8_t id,
+                                        tofu_am_cb_t cb, void *arg)
+{
+    if (id >= TOFU_AM_ID_MAX) {
+        tofu_error("AM id %u, it must be less than %u", id, TOFU_AM_ID_MAX);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    iface->handler[id].cb     = cb;
+    iface->handler[id].arg    = arg;
+    iface->handler[id].logged = 0;
+    return TOFU_OK;
+}

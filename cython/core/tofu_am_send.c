@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am_send.c - sending active messages.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+
+/* The slot was used: on to the next in ring order. */
+static inline void tofu_chan_advance(tofu_chan_class_t *cls)
+{
+    --cls->left;
+    cls->next += cls->size;
+    if (cls->next == cls->end) {
+        cls->next = cls->begin;
+    }
+}
+
+static inline void tofu_am_sent(tofu_ep_t *ep, tofu_chan_class_t *cls)
+{
+    tofu_chan_advance(cls);
+    ++ep->iface->stats.am_tx;
+}
+
+/* What stands between the caller and a slot, other than nothing. */
+static TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep,
+                                                      unsigned cls)
+{
+    tofu_status_t status;
+
+    status = tofu_ep_enter(ep, ep->peer);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    if (!tofu_chan_has_credit(ep->chan, cls)) {
+        tofu_chan_want(ep->chan);
+        return tofu_ep_starve(ep, (cls == TOFU_AM_SMALL) ?
+                                          TOFU_STARVED_SMALL :
+                                          TOFU_STARVED_LARGE);
+    }
+    ep->flags &= (uint8_t)~TOFU_EP_AM_FIRST;
+    return TOFU_OK;
+}
+
+static inline tofu_status_t tofu_am_enter(tofu_ep_t *ep, unsigned cls)
+{
+    if (TOFU_LIKELY(!(ep->flags & TOFU_EP_AM_STOP) &&
+                    (ep->chan->cls[cls].left > 0) &&
+                    !tofu_iface_post_limited(ep->iface))) {
+        return TOFU_OK;
+    }
+    return tofu_am_enter_slow(ep, cls);
+}
+
+static tofu_status_t tofu_am_id_error(uint8_t id)
+{
+    tofu_error("AM id %u, it must be less than %u", id, TOFU_AM_ID_MAX);
+    return TOFU_ERR_INVALID_PARAM;
+}
+
+/* A message of 1 .. 32 bytes; there is a small slot. */
+static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
+                                               const void *data,
+                                               unsigned length)
+{
+    tofu_iface_t      *iface = ep->iface;
+    tofu_chan_t       *chan  = ep->chan;
+    tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
+    tofu_status_t     status;
+
+    status = tofu_post(iface, "utofu_put_piggyback", chan->vcq_id, length,
+                       iface->fn.put_piggyback(
+                               iface->vcq, chan->vcq_id, (void *)data,
+                               cls->next, length,
+                               TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE,
+                               tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        tofu_am_sent(ep, cls);
+        return TOFU_OK;
+    }
+    return (status == TOFU_ERR_NO_RESOURCE) ?
+                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                   status;
+}
+
+tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                               const void *payload, unsigned length)
+{
+    char          message[TOFU_MAX_SHORT];
+    tofu_status_t status;
+
+    if (TOFU_UNLIKELY((length > TOFU_MAX_SHORT - sizeof(header)) ||
+                      (id >= TOFU_AM_ID_MAX))) {
+        if (id >= TOFU_AM_ID_MAX) {
+            return tofu_am_id_error(id);
+        }
+        tofu_error("am_short of 8 + %u bytes, at most %u", length,
+                   TOFU_MAX_SHORT);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    status = tofu_am_enter(ep, TOFU_AM_SMALL);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return status;
+    }
+    memcpy(message, &header, sizeof(header));
+    if (TOFU_LIKELY(length == 8)) { /* so that it is one load and store */
+        memcpy(message + sizeof(header), payload, 8);
+    } else if (length > 0) {
+        memcpy(message + sizeof(header), payload, length);
+    }
+    return tofu_am_post_small(ep, id, message,
+                              (unsigned)sizeof(header) + length);
+}
+
+/* Take a bounce buffer and write nothing yet. */
+static tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_bounce_t *bounce;
+
+    if (TOFU_UNLIKELY(iface->bounces == NULL)) {
+        tofu_tcq_drain(iface);
+        if (iface->bounces == NULL) {
+            tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
+            return NULL;
+        }
+    }
+    bounce         = iface->bounces;
+    iface->bounces = bounce->next;
+    return bounce;
+}
+
+static void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce)
+{
+    bounce->next   = iface->bounces;
+    iface->bounces = bounce;
+}
+
+static inline void *tofu_am_payload(const tofu_bounce_t *bounce)
+{
+    return bounce->buffer + sizeof(tofu_slot_header_t);
+}
+
+static inline void tofu_am_set_header(const tofu_bounce_t *bounce,
+                                      size_t length)
+{
+    tofu_slot_header_t *header = (tofu_slot_header_t *)bounce->buffer;
+
+    header->length   = (uint32_t)length;
+    header->check    = ~(uint32_t)length;
+    header->reserved = 0;
+}
+
+/* Post a message of `length` bytes that is in the bounce buffer; there is a large
+ * slot.  cbdata: what becomes of the buffer when it is sent. */
+static tofu_status_t tofu_am_post_large(tofu_iface_t *iface, tofu_chan_t *chan,
+                                        uint8_t id, tofu_bounce_t *bounce,
+                                        size_t length, void *cbdata)
+{
+    tofu_chan_class_t *cls  = &chan->cls[TOFU_AM_LARGE];
+    size_t            total = sizeof(tofu_slot_header_t) + length;
+    tofu_status_t     status;
+
+    bounce->peer = chan->peer;
+    status = tofu_post(iface, "utofu_put", chan->vcq_id, total,
+                       iface->fn.put(iface->vcq, chan->vcq_id, bounce->stadd,
+                                     cls->next, total,
+                                     TOFU_EDATA(TOFU_KIND_AM_LARGE, id),
+                                     UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
+                                       UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
+                                     cbdata));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        ++iface->tcq_wait;
+    }
+    return status;
+}
+
+/* Send what is in a bounce buffer, as a small message if it is one. */
+static tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id,
+                                         tofu_bounce_t *bounce, size_t length)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_chan_t   *chan  = ep->chan;
+    tofu_status_t status;
+
+    if ((length > 0) && (length <= TOFU_MAX_SHORT) &&
+        (chan->cls[TOFU_AM_SMALL].left > 0)) {
+        status = tofu_am_post_small(ep, id, tofu_am_payload(bounce),
+                                    (unsigned)length);
+        tofu_am_bounce_put(iface, bounce);
+        return status;
+    }
+    tofu_am_set_header(bounce, length);
+    status = tofu_am_post_large(iface, chan, id, bounce, length,
+                                tofu_cbdata(bounce, TOFU_CB_BOUNCE));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        tofu_am_sent(ep, &chan->cls[TOFU_AM_LARGE]);
+        return TOFU_OK;
+    }
+    tofu_am_bounce_put(iface, bounce);
+    return (status == TOFU_ERR_NO_RESOURCE) ?
+                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                   status;
+}
+
+static tofu_status_t tofu_am_large_begin(tofu_ep_t *ep, uint8_t id,
+                                         tofu_bounce_t **bounce_p)
+{
+    tofu_status_t status;
+    tofu_bounce_t *bounce;
+
+    if (TOFU_UNLIKELY(id >= TOFU_AM_ID_MAX)) {
+        return tofu_am_id_error(id);
+    }
+    status = tofu_am_enter(ep, TOFU_AM_LARGE);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return status;
+    }
+    bounce = tofu_am_bounce(ep);
+    if (TOFU_UNLIKELY(bounce == NULL)) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    *bounce_p = bounce;
+    return TOFU_OK;
+}
+
+intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
+                          void *arg)
+{
+    tofu_bounce_t *bounce;
+    tofu_status_t status;
+    size_t        length;
+
+    status = tofu_am_large_begin(ep, id, &bounce);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return status;
+    }
+    length = pack(tofu_am_payload(bounce), arg);
+    if (TOFU_UNLIKELY(length > ep->iface->config.am_seg_size)) {
+        /* it was written behind the buffer: the caller is broken */
+        tofu_error("am_bcopy packed %zu bytes, at most %zu", length,
+                   ep->iface->config.am_seg_size);
+        tofu_am_bounce_put(ep->iface, bounce);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    status = tofu_am_send_bounce(ep, id, bounce, length);
+    return TOFU_LIKELY(status == TOFU_OK) ? (intptr_t)length :
+                                            (intptr_t)status;
+}
+
+/* Total of an iov without memory handles, or -1. */
+static intptr_t tofu_am_iov_total(const tofu_iov_t *iov, size_t iovcnt,
+                                  size_t max)
+{
+    size_t total = 0, bytes, i;
+
+    if (iovcnt > TOFU_MAX_IOV) {
+        tofu_error("an iov of %zu entries, at most %u", iovcnt, TOFU_MAX_IOV);
+        return -1;
+    }
+    for (i = 0; i < iovcnt; ++i) {
+        if (__builtin_mul_overflow(iov[i].length, (size_t)iov[i].count,
+                                   &bytes) ||
+            __builtin_add_overflow(total, bytes, &total) || (total > max)) {
+            tofu_error("an active message of more than %zu bytes", max);
+            return -1;
+        }
+    }
+    return (intptr_t)total;
+}
+
+static char *tofu_am_iov_copy(char *dest, const tofu_iov_t *iov, size_t iovcnt)
+{
+    size_t   i;
+    unsigned block;
+
+    for (i = 0; i < iovcnt; ++i) {
+        for (block = 0; block < iov[i].count; ++block) {
+            if (iov[i].length > 0) {
+                memcpy(dest,
+                       (const char *)iov[i].buffer +
+                               ((iov[i].count > 1) ? block * iov[i].stride : 0),
+                       iov[i].length);
+                dest += iov[i].length;
+            }
+        }
+    }
+    return dest;
+}
+
+tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
+                                   const tofu_iov_t *iov, size_t iovcnt)
+{
+    char          message[TOFU_MAX_SHORT];
+    tofu_bounce_t *bounce;
+    tofu_status_t status;
+    intptr_t      total;
+
+    total = tofu_am_iov_total(iov, iovcnt, sizeof(message));
+    if (total < 0) {
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if (total == 0) {
+        /* the end of nothing tells no slot: it needs a slot header */
+        status = tofu_am_large_begin(ep, id, &bounce);
+        return (status == TOFU_OK) ? tofu_am_send_bounce(ep, id, bounce, 0) :
+                                     status;
+    }
+    if (id >= TOFU_AM_ID_MAX) {
+        return tofu_am_id_error(id);
+    }
+    status = tofu_am_enter(ep, TOFU_AM_SMALL);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return status;
+    }
+    tofu_am_iov_copy(message, iov, iovcnt);
+    return tofu_am_post_small(ep, id, message, (unsigned)total);
+}
+
+/* Put the parts of an am_zcopy but the last to their places; no notice. */
+static tofu_status_t tofu_am_post_part(tofu_ep_t *ep, utofu_stadd_t local,
+                                       utofu_stadd_t remote, size_t length)
+{
+    tofu_iface_t *iface = ep->iface;
+    tofu_chan_t  *chan  = ep->chan;
+
+    return tofu_post(iface, "utofu_put", chan->vcq_id, length,
+                     iface->fn.put(iface->vcq, chan->vcq_id, local, remote,
+                                   length, TOFU_EDATA(TOFU_KIND_AM_LARGE, 0),
+                                   UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                                   tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+}
+
+/* The last part that has any bytes; iovcnt when there is none. */
+static size_t tofu_am_last_part(const tofu_iov_t *iov, size_t iovcnt)
+{
+    size_t i = iovcnt;
+
+    while ((i > 0) && ((iov[i - 1].length == 0) || (iov[i - 1].count == 0))) {
+        --i;
+    }
+    return (i > 0) ? i - 1 : iovcnt;
+}
+
+/*
+ * Header (in the bounce buffer) and parts, each by a put of its own; the last one
+ * with the notice, which STRONG_ORDER makes imply the others.  *begun_p: the
+ * user's memory may be read by what was posted.
+ */
+static tofu_status_t tofu_am_post_parts(tofu_ep_t *ep, uint8_t id,
+                                        tofu_op_t *op, tofu_bounce_t *bounce,
+                                        size_t header_length,
+                                        const tofu_iov_t *iov, size_t iovcnt,
+                                        int *begun_p)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_chan_t   *chan  = ep->chan;
+    size_t        first  = sizeof(tofu_slot_header_t) + header_length;
+    utofu_stadd_t remote = chan->cls[TOFU_AM_LARGE].next;
+    size_t        last   = tofu_am_last_part(iov, iovcnt);
+    tofu_status_t status;
+    utofu_stadd_t local;
+    size_t        i;
+    unsigned      block;
+
+    *begun_p = 0;
+    status   = tofu_am_post_part(ep, bounce->stadd, remote, first);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    remote += first;
+    for (i = 0; i <= last; ++i) {
+        for (block = 0; block < iov[i].count; ++block) {
+            if (iov[i].length == 0) {
+                continue;
+            }
+            status = tofu_mem_stadd(iov[i].memh, iface,
+                                    (const char *)iov[i].buffer +
+                                            ((iov[i].count > 1) ?
+                                                     block * iov[i].stride :
+                                                     0),
+                                    iov[i].length, &local);
+            if (status != TOFU_OK) {
+                tofu_error("am_zcopy: entry %zu is not inside its memory "
+                           "handle, or it is NULL", i);
+                return status;
+            }
+            if ((i == last) && (block == iov[i].count - 1)) {
+                status = tofu_post(iface, "utofu_put", chan->vcq_id,
+                                   iov[i].length,
+                                   iface->fn.put(
+                                       iface->vcq, chan->vcq_id, local, remote,
+                                       iov[i].length,
+                                       TOFU_EDATA(TOFU_KIND_AM_LARGE, id),
+                                       UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                         UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
+                                         UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
+                                       tofu_cbdata(op, TOFU_CB_OP)));
+                if (status == TOFU_OK) {
+                    ++iface->tcq_wait;
+                }
+                return status;
+            }
+            status = tofu_am_post_part(ep, local, remote, iov[i].length);
+            if (status != TOFU_OK) {
+                return status;
+            }
+            *begun_p = 1;
+            remote  += iov[i].length;
+        }
+    }
+    return TOFU_ERR_INVALID_PARAM; /* not reached: the caller has a last part */
+}
+
+/* All of the message is in the bounce buffer of op: one put is left to do. */
+tofu_status_t tofu_am_continue(tofu_op_t *op)
+{
+    tofu_peer_t   *peer  = op->peer;
+    tofu_iface_t  *iface = peer->iface;
+    tofu_chan_t   *chan  = peer->chan;
+    tofu_status_t status;
+
+    if (!tofu_chan_has_credit(chan, TOFU_AM_LARGE)) {
+        tofu_chan_want(chan);
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    status = tofu_am_post_large(iface, chan, op->am.id, op->am.bounce,
+                                op->am.length, tofu_cbdata(op, TOFU_CB_OP));
+    if (status == TOFU_ERR_NO_RESOURCE) {
+        return status;
+    }
+    if (status == TOFU_OK) {
+        op->flags &= (uint8_t)~TOFU_OP_MORE;
+        op->rounds = 1;
+        tofu_chan_advance(&chan->cls[TOFU_AM_LARGE]);
+        ++iface->stats.am_tx;
+    } else {
+        tofu_op_cut(iface, op, status);
+    }
+    return TOFU_OK;
+}
+
+/* Some parts were posted, the rest can't be now.  The user's memory is in use
+ * until a later entry of the TCQ, so the operation goes on: with a copy, which
+ * one put will send over what was put already. */
+static tofu_status_t tofu_am_keep(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
+                                  tofu_bounce_t *bounce, size_t header_length,
+                                  const tofu_iov_t *iov, size_t iovcnt)
+{
+    char *payload = tofu_am_payload(bounce);
+    char *end     = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
+
+    op->am.bounce = bounce;
+    op->am.length = (size_t)(end - payload);
+    op->am.id     = id;
+    op->flags    |= TOFU_OP_MORE;
+    tofu_op_count(ep->iface, ep, op);
+    if (ep->flags & TOFU_EP_FAILED) {
+        tofu_op_cut(ep->iface, op, (tofu_status_t)ep->status);
+    } else {
+        ep->more   = op;
+        ep->flags |= TOFU_EP_MORE;
+        tofu_ep_schedule(ep);
+    }
+    return TOFU_INPROGRESS;
+}
+
+static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
+                                         tofu_bounce_t *bounce,
+                                         size_t header_length,
+                                         const tofu_iov_t *iov, size_t iovcnt,
+                                         tofu_completion_t *comp)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_status_t status;
+    tofu_op_t     *op;
+    int           begun;
+
+    op = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
+    if (op == NULL) {
+        tofu_am_bounce_put(iface, bounce);
+        return TOFU_ERR_NO_MEMORY;
+    }
+    op->peer      = ep->peer;
+    op->comp      = comp;
+    op->am.bounce = bounce;
+    status = tofu_am_post_parts(ep, id, op, bounce, header_length, iov, iovcnt,
+                                &begun);
+    if (status == TOFU_OK) {
+        op->rounds = 1;
+        tofu_op_count(iface, ep, op);
+        tofu_am_sent(ep, &ep->chan->cls[TOFU_AM_LARGE]);
+        return TOFU_INPROGRESS;
+    }
+    if ((status == TOFU_ERR_NO_RESOURCE) && begun) {
+        return tofu_am_keep(ep, id, op, bounce, header_length, iov, iovcnt);
+    }
+    /* The header may be on its way from the bounce buffer into a slot that holds
+     * no message yet: whoever uses the two next writes them in order. */
+    tofu_op_free(iface, op);
+    tofu_am_bounce_put(iface, bounce);
+    return (status == TOFU_ERR_NO_RESOURCE) ?
+                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                   status;
+}
+
+tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
+                               unsigned header_length, const tofu_iov_t *iov,
+                               size_t iovcnt, tofu_completion_t *comp)
+{
+    size_t        seg = ep->iface->config.am_seg_size;
+    tofu_bounce_t *bounce;
+    tofu_status_t status;
+    intptr_t      total;
+    char          *payload;
+
+    if (header_length > TOFU_AM_MAX_HEADER(seg)) {
+        tofu_error("am_zcopy with a header of %u bytes, at most %zu",
+                   header_length, (size_t)TOFU_AM_MAX_HEADER(seg));
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    total = tofu_am_iov_total(iov, iovcnt, seg - header_length);
+    if (total < 0) {
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    status = tofu_am_large_begin(ep, id, &bounce);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    payload = tofu_am_payload(bounce);
+    if (header_length > 0) {
+        memcpy(payload, header, header_length);
+    }
+    if ((size_t)total <= TOFU_AM_COPY_MAX) {
+        tofu_am_iov_copy(payload + header_length, iov, iovcnt);
+        return tofu_am_send_bounce(ep, id, bounce,
+                                   header_length + (size_t)total);
+    }
+    tofu_am_set_header(bounce, header_length + (size_t)total);
+    return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
+                               comp);
+}

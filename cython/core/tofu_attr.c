@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_attr.c - what the core says about itself: performance figures, limits,
+ * and the bound on notices.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+/* Seconds, and bytes per second.  The only table of such figures. */
+static const struct {
+    double latency, bandwidth, overhead, recv_overhead, reg_overhead, reg_growth;
+} tofu_attr_perf[] = {
+    [TOFU_BACKEND_TOFU] = {
+        .latency       = 0.49e-6,  /* put of 8 bytes, best case: CLUSTER 2018 */
+        .bandwidth     = 6.35e9,   /* plateau of one link, uTofu and IMB */
+        .overhead      = 0.15e-6,  /* one post: UTF's raw output */
+        .recv_overhead = 0.08e-6,  /* one successful poll: assumed */
+        .reg_overhead  = 31e-6,    /* first registration: UTF's raw output */
+        .reg_growth    = 34e-12    /* 604 us seen for 16 MiB: the same */
+    },
+    [TOFU_BACKEND_EMULATOR] = {
+        .latency       = 60e-9,    /* measured on one host, 8 bytes */
+        .bandwidth     = 40e9,     /* measured, copies of 64 KiB to 1 MiB */
+        .overhead      = 20e-9,    /* measured, put and notice */
+        .recv_overhead = 20e-9,    /* measured, notice read */
+        .reg_overhead  = 2e-6,     /* assumed: one look at the memory map */
+        .reg_growth    = 0
+    }
+};
+
+void tofu_attr_md(const tofu_md_t *md, tofu_md_attr_t *attr)
+{
+    attr->backend          = md->backend;
+    attr->rkey_packed_size = TOFU_RKEY_SIZE;
+    attr->max_alloc        = TOFU_MAX_ZCOPY;
+    attr->max_reg          = TOFU_MAX_ZCOPY;
+    attr->reg_overhead     = tofu_attr_perf[md->backend->kind].reg_overhead;
+    attr->reg_growth       = tofu_attr_perf[md->backend->kind].reg_growth;
+}
+
+void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
+{
+    unsigned kind = iface->md->backend->kind;
+
+    memset(attr, 0, sizeof(*attr));
+    attr->max_put_short   = TOFU_MAX_SHORT;
+    attr->max_put_bcopy   = iface->config.am_seg_size;
+    attr->max_put_zcopy   = TOFU_MAX_ZCOPY;
+    attr->put_max_iov     = TOFU_MAX_IOV;
+    attr->max_get_bcopy   = iface->config.am_seg_size;
+    attr->max_get_zcopy   = TOFU_MAX_ZCOPY;
+    attr->get_max_iov     = TOFU_MAX_IOV;
+    attr->max_am_short    = TOFU_MAX_SHORT;
+    attr->max_am_bcopy    = iface->config.am_seg_size;
+    attr->max_am_zcopy    = iface->config.am_seg_size;
+    attr->max_am_hdr      = TOFU_AM_MAX_HEADER(iface->config.am_seg_size);
+    attr->am_max_iov      = TOFU_MAX_IOV;
+    attr->iface_addr_len  = TOFU_ADDRESS_SIZE;
+    attr->device_addr_len = TOFU_DEVICE_SIZE;
+    attr->latency         = tofu_attr_perf[kind].latency;
+    attr->latency_per_ep  = 0;
+    attr->bandwidth       = tofu_attr_perf[kind].bandwidth;
+    attr->overhead        = tofu_attr_perf[kind].overhead;
+    attr->recv_overhead   = tofu_attr_perf[kind].recv_overhead;
+    attr->mrq_entries     = iface->mrq_entries;
+    attr->max_notices     = iface->max_notices;
+}
+
+unsigned tofu_attr_mrq_entries(void)
+{
+    static const struct {
+        const char *name;
+        long       entries;
+    } sizes[] = {
+        {"2Ki", 2048},     {"8Ki", 8192},     {"32Ki", 32768},
+        {"128Ki", 131072}, {"512Ki", 524288}, {"2Mi", 2097152}
+    };
+    const char *text = getenv("UTOFU_NUM_MRQ_ENTRIES");
+    long       value, best = 131072, distance, best_distance = -1;
+    char       *end;
+    size_t     i;
+
+    if ((text == NULL) || (text[0] == '\0')) {
+        return (unsigned)best;
+    }
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        if (!strcasecmp(text, sizes[i].name)) {
+            return (unsigned)sizes[i].entries;
+        }
+    }
+    value = strtol(text, &end, 10);
+    if ((end == text) || (*end != '\0')) {
+        /* Not a number and not a name.  The guide says "the nearest value" of
+         * what is not listed; of text there is none, so assume the least. */
+        return (unsigned)sizes[0].entries;
+    }
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        distance = labs(value / 2 - sizes[i].entries / 2); /* no overflow */
+        if ((best_distance < 0) || (distance <= best_distance)) {
+            best          = sizes[i].entries; /* of two nearest, the larger */
+            best_distance = distance;
+        }
+    }
+    return (unsigned)best;
+}
+
+/* More than the TOQ holds is of no use. */
+#define TOFU_MAX_POST_BUDGET 8192u
+
+static unsigned tofu_attr_min(unsigned a, unsigned b)
+{
+    return (a < b) ? a : b;
+}
+
+/*
+ * What can be in the MRQ of an iface at one time:
+ *   entries of the request table   one notice each, until the entry is freed,
+ *                                  which happens after its notice was read
+ *   small slots + large slots      one notice each, until the slot is given back,
+ *                                  which happens after its notice was read
+ *   tx_notified                    local notices of users' operations
+ *   TOFU_INTERNAL_NOTICES          of the core's own (claims, probes)
+ *   post_budget                    errors of operations without a notice, posted
+ *                                  since the MRQ was last seen empty
+ * Together at most mrq_entries, whatever peers do.  With the least MRQ, 2048
+ * entries, and the defaults: 64 + 1024 + 512 + 256 + 16 = 1872, budget 176.
+ *
+ * The MRQ belongs to the CQ, not to the VCQ (2.2.1).  When other VCQs may share
+ * the CQ (8 at most), each takes an eighth.
+ */
+void tofu_attr_bound(tofu_iface_t *iface)
+{
+    tofu_iface_config_t *c   = &iface->config;
+    unsigned            mine = iface->mrq_entries / (iface->shared_vcq ? 8 : 1);
+    unsigned            fixed, room;
+
+    c->tx_notified = tofu_attr_min(c->tx_notified, mine / 4);
+    fixed = TOFU_REQUEST_ENTRIES + c->tx_notified + TOFU_INTERNAL_NOTICES +
+            mine / 16;
+    room  = mine - fixed; /* at least mine * 11 / 16 - 80 > 0 for 256 entries */
+    if ((uint64_t)c->rx_short_slots + c->rx_slots > room) {
+        /* keep the proportion */
+        uint64_t sum = (uint64_t)c->rx_short_slots + c->rx_slots;
+        c->rx_slots       = (unsigned)((uint64_t)c->rx_slots * room / sum);
+        c->rx_short_slots = room - c->rx_slots;
+        if (c->rx_slots < TOFU_AM_MIN_WINDOW) {
+            c->rx_slots       = TOFU_AM_MIN_WINDOW;
+            c->rx_short_slots = room - c->rx_slots;
+        } else if (c->rx_short_slots < TOFU_AM_MIN_WINDOW) {
+            c->rx_short_slots = TOFU_AM_MIN_WINDOW;
+            c->rx_slots       = room - c->rx_short_slots;
+        }
+    }
+    iface->max_notices = TOFU_REQUEST_ENTRIES + c->rx_short_slots +
+                         c->rx_slots + c->tx_notified + TOFU_INTERNAL_NOTICES;
+    iface->post_budget = tofu_attr_min(mine - iface->max_notices,
+                                       TOFU_MAX_POST_BUDGET);
+    iface->max_notices += iface->post_budget;
+}

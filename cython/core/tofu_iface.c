@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_iface.c - opening and closing an iface.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static _Atomic uint64_t tofu_iface_generation; /* never 0 of an iface */
+
+void tofu_iface_config_default(tofu_iface_config_t *config)
+{
+    memset(config, 0, sizeof(*config));
+    config->am_seg_size    = 8192;
+    config->rx_slots       = 512;
+    config->rx_short_slots = 1024;
+    config->tx_bounce      = 128;
+    config->tx_notified    = 256;
+    config->rndv_split     = 0;
+    config->strong_order   = 1;
+}
+
+static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
+{
+    if ((c->am_seg_size < 64) || (c->am_seg_size > TOFU_AM_MAX_SEG_SIZE)) {
+        tofu_error("am_seg_size %zu: it can be 64 to %u bytes", c->am_seg_size,
+                   TOFU_AM_MAX_SEG_SIZE);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((c->rx_slots < TOFU_AM_MIN_WINDOW) || (c->rx_slots > 65536) ||
+        (c->rx_short_slots < TOFU_AM_MIN_WINDOW) ||
+        (c->rx_short_slots > 1048576)) {
+        tofu_error("%u large and %u small receive slots: there can be %u to "
+                   "65536 and %u to 1048576", c->rx_slots, c->rx_short_slots,
+                   TOFU_AM_MIN_WINDOW, TOFU_AM_MIN_WINDOW);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    /* a slot's offset is computed in 32 bits */
+    if ((uint64_t)c->rx_slots * (c->am_seg_size + 512) > 0xffffffffu) {
+        tofu_error("%u receive slots of %zu bytes are more than 4 GiB",
+                   c->rx_slots, c->am_seg_size);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((c->tx_bounce == 0) || (c->tx_bounce > 65536) ||
+        (c->tx_notified == 0) || (c->tx_notified > 65536)) {
+        tofu_error("%u bounce buffers and %u notified operations: there can be "
+                   "1 to 65536 of each", c->tx_bounce, c->tx_notified);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    return TOFU_OK;
+}
+
+static tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface)
+{
+    tofu_md_t     *md = iface->md;
+    tofu_status_t status;
+
+    /* A CQ of one's own: no lock in the library, an MRQ of one's own.  There are
+     * few; a shared one must be thread-safe, for other VCQs of the CQ may be
+     * other threads'. */
+    status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_EXCLUSIVE, &iface->vcq,
+                           &iface->vcq_id);
+    if (status != TOFU_OK) {
+        iface->shared_vcq = 1;
+        status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_THREAD_SAFE, &iface->vcq,
+                               &iface->vcq_id);
+    }
+    if (status != TOFU_OK) {
+        tofu_error("no VCQ for an iface on TNI %u: %s", md->tni,
+                   tofu_status_string(status));
+    }
+    return status;
+}
+
+/* An index in md->ifaces, by which memory handles keep STADDs. */
+static tofu_status_t tofu_iface_enlist(tofu_iface_t *iface)
+{
+    tofu_md_t    *md = iface->md;
+    tofu_iface_t **ifaces;
+    unsigned     i;
+
+    iface->generation = atomic_fetch_add(&tofu_iface_generation, 1) + 1;
+    pthread_mutex_lock(&md->lock);
+    for (i = 0; (i < md->num_ifaces) && (md->ifaces[i] != NULL); ++i) {
+    }
+    if (i == md->num_ifaces) {
+        ifaces = realloc(md->ifaces, (i + 1) * sizeof(*ifaces));
+        if (ifaces == NULL) {
+            pthread_mutex_unlock(&md->lock);
+            return TOFU_ERR_NO_MEMORY;
+        }
+        md->ifaces     = ifaces;
+        md->num_ifaces = i + 1;
+    }
+    md->ifaces[i] = iface;
+    iface->index  = i;
+    pthread_mutex_unlock(&md->lock);
+    return TOFU_OK;
+}
+
+static void tofu_iface_delist(tofu_iface_t *iface)
+{
+    tofu_md_t *md = iface->md;
+
+    pthread_mutex_lock(&md->lock);
+    md->ifaces[iface->index] = NULL;
+    pthread_mutex_unlock(&md->lock);
+}
+
+static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
+{
+    /* am_bcopy packs behind a slot header; buffers start on cache lines */
+    size_t        size   = (sizeof(tofu_slot_header_t) +
+                   iface->config.am_seg_size + 255) / 256 * 256;
+    size_t        length = size * iface->config.tx_bounce;
+    utofu_stadd_t stadd;
+    tofu_status_t status;
+    void          *address;
+    unsigned      i;
+
+    iface->bounce_array = calloc(iface->config.tx_bounce,
+                                 sizeof(*iface->bounce_array));
+    if (iface->bounce_array == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    status = tofu_mem_alloc(iface->md, &length, 0, &address,
+                            &iface->bounce_mem);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    status = tofu_mem_stadd(iface->bounce_mem, iface, address, length, &stadd);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    for (i = iface->config.tx_bounce; i > 0; --i) {
+        tofu_bounce_t *bounce = &iface->bounce_array[i - 1];
+        bounce->buffer        = (char *)address + (i - 1) * size;
+        bounce->stadd         = stadd + (i - 1) * size;
+        bounce->next          = iface->bounces;
+        iface->bounces        = bounce;
+    }
+    return TOFU_OK;
+}
+
+/* Release what open made; the VCQ goes first, so that nobody writes into memory
+ * that is given back. */
+static void tofu_iface_release(tofu_iface_t *iface)
+{
+    tofu_md_t *md = iface->md;
+    int       ret;
+
+    tofu_iface_delist(iface); /* from here on nobody adds to iface->dereg */
+    ret = md->fn.free_vcq(iface->vcq);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_free_vcq(%#llx): %s",
+                   (unsigned long long)iface->vcq_id, tofu_code_name(ret));
+    }
+    if (iface->am != NULL) {
+        tofu_am_close(iface);
+    }
+    if (iface->bounce_mem != NULL) {
+        tofu_mem_free(iface->bounce_mem);
+    }
+    free(iface->bounce_array);
+    if (iface->scratch != NULL) {
+        tofu_arena_put(md, iface->scratch_arena, iface->scratch, md->page_size);
+    }
+    tofu_peers_free(iface);
+    tofu_ops_free(iface);
+    free(iface->dereg);
+}
+
+tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
+                              tofu_iface_t **iface_p)
+{
+    tofu_iface_config_t defaults;
+    tofu_status_t       status;
+    tofu_iface_t        *iface;
+
+    if (config == NULL) {
+        tofu_iface_config_default(&defaults);
+        config = &defaults;
+    }
+    status = tofu_iface_check_config(config);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    /* cache lines of its own: ifaces of other threads are neighbours */
+    iface = aligned_alloc(256, (sizeof(*iface) + 255) / 256 * 256);
+    if (iface == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    memset(iface, 0, sizeof(*iface));
+    iface->md        = md;
+    iface->fn        = md->fn;
+    iface->config    = *config;
+    iface->put_flags = config->strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER :
+                                              0;
+    iface->max_put   = md->caps.max_putget_size;
+    if ((config->rndv_split > 0) && (config->rndv_split < iface->max_put)) {
+        iface->max_put = config->rndv_split;
+    }
+    tofu_list_init(&iface->eps);
+    tofu_list_init(&iface->used);
+    tofu_list_init(&iface->turns);
+    tofu_list_init(&iface->failed);
+    tofu_list_init(&iface->done);
+    tofu_list_init(&iface->waiters);
+
+    status = tofu_iface_open_vcq(iface);
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    iface->mrq_entries = tofu_attr_mrq_entries();
+    tofu_attr_bound(iface);
+    iface->posts_limit = iface->post_budget;
+    status = tofu_iface_enlist(iface);
+    if (status != TOFU_OK) {
+        goto err_free_vcq;
+    }
+    status = tofu_scratch_open(md, iface->vcq, &iface->scratch,
+                               &iface->scratch_arena);
+    if (status == TOFU_OK) {
+        status = tofu_am_open(iface);
+    }
+    if (status == TOFU_OK) {
+        status = tofu_iface_open_bounces(iface);
+    }
+    if (status != TOFU_OK) {
+        tofu_iface_release(iface);
+        goto err_free;
+    }
+    *iface_p = iface;
+    return TOFU_OK;
+
+err_free_vcq:
+    md->fn.free_vcq(iface->vcq);
+err_free:
+    free(iface);
+    return status;
+}
+
+void tofu_iface_close(tofu_iface_t *iface)
+{
+    if (!tofu_list_empty(&iface->eps)) {
+        tofu_warn("iface of VCQ %#llx is closed with endpoints",
+                  (unsigned long long)iface->vcq_id);
+        while (!tofu_list_empty(&iface->eps)) {
+            tofu_ep_destroy(tofu_container(iface->eps.next, tofu_ep_t, eps));
+        }
+    }
+    tofu_ops_cancel(iface);
+    tofu_iface_release(iface);
+    free(iface);
+}
+
+void tofu_iface_query(tofu_iface_t *iface, tofu_iface_attr_t *attr)
+{
+    tofu_attr_iface(iface, attr);
+}
+
+void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats)
+{
+    *stats       = iface->stats;
+    stats->posts = iface->posts;
+}
+
+void tofu_iface_get_address(tofu_iface_t *iface, void *buffer)
+{
+    tofu_address_t address;
+
+    tofu_am_geometry(iface, &address);
+    tofu_wire_pack_address(buffer, &address);
+}
+
+tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
+                                       size_t size, tofu_address_t *address_p,
+                                       char *reason, size_t reason_size)
+{
+    utofu_stadd_t  stadd;
+    tofu_address_t a;
+    tofu_status_t  status;
+
+    status = tofu_wire_unpack_address(buffer, size, &a, reason, reason_size);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    if ((a.vcq_id == TOFU_NO_VCQ) ||
+        (iface->fn.query_stadd(a.vcq_id, TOFU_STAG_SLOTS, &stadd) !=
+         UTOFU_SUCCESS)) {
+        snprintf(reason, reason_size,
+                 "the iface address names %#llx, which is no VCQ ID",
+                 (unsigned long long)a.vcq_id);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((a.small_size != TOFU_AM_SMALL_SIZE) ||
+        (a.large_size < sizeof(tofu_slot_header_t) + a.seg_size) ||
+        (a.small_count < TOFU_AM_MIN_WINDOW) || (a.entries == 0) ||
+        (a.large_count < TOFU_AM_MIN_WINDOW)) {
+        snprintf(reason, reason_size,
+                 "the iface address describes receive slots that can't be");
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if (a.seg_size < iface->config.am_seg_size) {
+        snprintf(reason, reason_size,
+                 "the peer takes messages of %u bytes, this side sends up to "
+                 "%zu: both need the same am_seg_size", a.seg_size,
+                 iface->config.am_seg_size);
+        return TOFU_ERR_UNREACHABLE;
+    }
+    *address_p = a;
+    return TOFU_OK;
+}

@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_internal.h - the objects of the transport core and what its files share.
+ *
+ *   tofu_md      one VCQ (the target VCQ) with which all memory is registered;
+ *                an rkey names it.  It posts nothing.
+ *   tofu_iface   one VCQ from which everything is posted, and to which active
+ *                messages come.
+ *   tofu_peer    a remote VCQ as seen from one iface: another iface's (AM) or
+ *                an md's (RMA).  Lives as long as the iface, so that a pointer to
+ *                it may travel as callback data of an operation.
+ *   tofu_ep      what a user sends by: an AM peer, and the peers whose memory it
+ *                used since its last flush.
+ *   tofu_op      an operation with a local notice in flight.
+ */
+#ifndef TOFU_INTERNAL_H
+#define TOFU_INTERNAL_H
+
+#include "tofu.h"
+
+#include <tofu_dl.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#pragma GCC visibility push(hidden)
+
+#define TOFU_LIKELY(cond)    __builtin_expect(!!(cond), 1)
+#define TOFU_UNLIKELY(cond)  __builtin_expect(!!(cond), 0)
+#define TOFU_NOINLINE        __attribute__((noinline))
+#define TOFU_PRINTF(f, a)    __attribute__((format(printf, f, a)))
+#define tofu_container(ptr, type, member) \
+    ((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* Reserved STags of a VCQ of ours (utofu_reg_mem_with_stag) */
+enum {
+    TOFU_STAG_SCRATCH = 0, /* a page that flush puts and probes may scribble on */
+    TOFU_STAG_SLOTS   = 1, /* iface: AM receive slots */
+    TOFU_STAG_REQUEST = 2, /* iface: request table */
+    TOFU_STAG_MAILBOX = 3  /* iface: 3, 4, ... segments of mailboxes */
+};
+
+#define TOFU_MAX_IOV          16u
+#define TOFU_MAX_SHORT        32u /* of a piggyback put */
+#define TOFU_MAX_ZCOPY        ((size_t)1 << 46)
+#define TOFU_INTERNAL_NOTICES 16u /* of the core's own operations, see tofu_am.h */
+
+/* ------------------------------------------------------------------ lists */
+
+typedef struct tofu_link {
+    struct tofu_link *next, *prev;
+} tofu_link_t;
+
+static inline void tofu_list_init(tofu_link_t *head)
+{
+    head->next = head->prev = head;
+}
+
+static inline int tofu_list_empty(const tofu_link_t *head)
+{
+    return head->next == head;
+}
+
+static inline void tofu_list_add(tofu_link_t *head, tofu_link_t *link)
+{
+    link->prev       = head->prev;
+    link->next       = head;
+    head->prev->next = link;
+    head->prev       = link;
+}
+
+/* Also makes link a list of its own, so that deleting twice does no harm. */
+static inline void tofu_list_del(tofu_link_t *link)
+{
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    tofu_list_init(link);
+}
+
+/* --------------------------------------------------------------------- md */
+
+typedef struct tofu_arena tofu_arena_t;
+
+/* STADDs of a memory handle on the VCQs of ifaces, by iface index.  An entry is
+ * valid for the iface whose (process-wide unique) generation it holds. */
+typedef struct tofu_lcl_table {
+    struct tofu_lcl_table *older; /* readers may still look at it */
+    unsigned              size;
+    struct {
+        _Atomic uint64_t generation;
+        utofu_stadd_t    stadd;
+    } entry[];
+} tofu_lcl_table_t;
+
+struct tofu_mem {
+    tofu_md_t                 *md;
+    char                      *address;
+    size_t                    length;
+    unsigned                  flags;   /* TOFU_MEM_* */
+    unsigned                  refs;    /* under md->lock */
+    utofu_stadd_t             stadd;   /* on the md's VCQ */
+    tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
+    uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
+    _Atomic(tofu_lcl_table_t*) lcl;
+};
+
+struct tofu_md {
+    const struct tofu_backend  *backend;
+    struct tofu_functions      fn;
+    utofu_tni_id_t             tni;
+    struct utofu_onesided_caps caps;
+    utofu_vcq_hdl_t            vcq;
+    utofu_vcq_id_t             vcq_id;
+    size_t                     page_size;
+    size_t                     arena_chunk;
+    void                       *scratch;
+    utofu_stadd_t              scratch_stadd;
+
+    pthread_mutex_t            lock;     /* all below */
+    tofu_mem_t                 **regs;   /* live registrations by address */
+    size_t                     num_regs, max_regs;
+    tofu_arena_t               *arenas;
+    tofu_iface_t               **ifaces; /* by index; NULL: free */
+    unsigned                   num_ifaces;
+};
+
+struct tofu_rkey {
+    uint64_t       base;       /* address in the target process */
+    uint64_t       length;
+    uint64_t       wr_length;  /* length, or 0 when it is read-only */
+    utofu_vcq_id_t vcq_id;     /* of the target md */
+    utofu_stadd_t  stadd;      /* of base */
+};
+
+/* Raw pages for the core itself: from the arenas, registered by nobody. */
+tofu_status_t tofu_arena_get(tofu_md_t *md, size_t length, void **address_p,
+                             tofu_arena_t **arena_p);
+void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
+                    size_t length);
+void tofu_arena_cleanup(tofu_md_t *md);
+void tofu_reg_cleanup(tofu_md_t *md);
+
+/* --------------------------------------------------- peers and operations */
+
+typedef struct tofu_peer   tofu_peer_t;
+typedef struct tofu_op     tofu_op_t;
+typedef struct tofu_bounce tofu_bounce_t;
+typedef struct tofu_chan   tofu_chan_t;
+typedef struct tofu_lender tofu_lender_t;
+typedef struct tofu_cursor tofu_cursor_t;
+
+/*
+ * EDATA, one byte:
+ *   1sssssss  an operation with a local notice; s counts them per peer
+ *   0kkiiiii  an operation without: k is the kind, i the AM id
+ * Remote notices are told from local ones by their type, so the receiver of an
+ * AM sees kind and id, and a local *error* notice with bit 7 clear is known to
+ * belong to no tofu_op_t.
+ */
+#define TOFU_EDATA_OP   0x80u
+#define TOFU_EDATA(kind, id) (((unsigned)(kind) << 5) | (id))
+enum {
+    TOFU_KIND_AM_SMALL = 0,
+    TOFU_KIND_AM_LARGE = 1,
+    TOFU_KIND_REQUEST  = 2, /* an entry of the request table was written */
+    TOFU_KIND_SILENT   = 3  /* put or atomic of which nobody gets a notice */
+};
+
+/*
+ * Callback data of utofu_poll_tcq.  Low bits: what it points to.
+ */
+enum {
+    TOFU_CB_OP     = 0, /* tofu_op_t */
+    TOFU_CB_BOUNCE = 1, /* tofu_bounce_t: free it */
+    TOFU_CB_PEER   = 2, /* tofu_peer_t: of use when it failed */
+    TOFU_CB_MASK   = 3
+};
+#define tofu_cbdata(ptr, tag) ((void *)((uintptr_t)(ptr) + (tag)))
+
+struct tofu_bounce {
+    tofu_bounce_t *next;
+    char          *buffer;
+    utofu_stadd_t stadd;  /* of buffer on the iface's VCQ */
+    tofu_peer_t   *peer;  /* of the put in flight */
+};
+
+struct tofu_peer {
+    tofu_iface_t   *iface;
+    utofu_vcq_id_t vcq_id;
+    tofu_link_t    fifo;      /* tofu_op_t::link, in post order */
+    utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
+    uint8_t        seq;       /* of the next operation */
+    uint8_t        probing;   /* a probe is in flight */
+    tofu_chan_t    *chan;     /* AM, as sender */
+    tofu_lender_t  *lender;   /* AM, as receiver: what it was lent */
+};
+
+typedef enum {
+    TOFU_OP_RMA,       /* put or get by the user's iov */
+    TOFU_OP_GET_BCOPY,
+    TOFU_OP_ATOMIC,
+    TOFU_OP_AM_ZCOPY,  /* completes by its TCQ entry, not in a FIFO */
+    TOFU_OP_FLUSH,
+    TOFU_OP_FENCE,
+    TOFU_OP_PART,      /* further uTofu operations of `root` */
+    TOFU_OP_WAITER,    /* a user's flush completion; posts nothing */
+    TOFU_OP_CLAIM,     /* compare-and-swap on a peer's request table */
+    TOFU_OP_PROBE      /* is the peer alive? */
+} tofu_op_kind_t;
+
+enum {
+    TOFU_OP_MORE    = 0x01, /* not all of it is posted: the ep's continuation */
+    TOFU_OP_ZOMBIE  = 0x02, /* given up because the peer failed ... */
+    TOFU_OP_RETIRED = 0x04, /* ... and finished; freed by its last notice */
+    TOFU_OP_GET     = 0x08,
+    TOFU_OP_COUNTED = 0x10  /* in iface->inflight and ep->inflight */
+};
+
+/* Where a user's iov has got to. */
+struct tofu_cursor {
+    const tofu_iov_t *iov;
+    unsigned         iovcnt;
+    unsigned         index;  /* entry of iov */
+    unsigned         block;  /* of entry.count */
+    size_t           offset; /* in the block */
+    utofu_stadd_t    remote;
+    tofu_iov_t       copy[]; /* of what is left, in a continuation */
+};
+
+struct tofu_op {
+    tofu_link_t       link;    /* in a peer's FIFO or a list of waiters */
+    tofu_link_t       done;    /* in iface->done */
+    tofu_peer_t       *peer;
+    tofu_ep_t         *ep;     /* NULL: destroyed, or the core's own */
+    tofu_completion_t *comp;
+    tofu_op_t         *root;   /* PART: the operation it belongs to */
+    uint64_t          sn;      /* order of issue, for flush */
+    uint32_t          left;    /* notices to come for what this op posted */
+    uint32_t          rounds;  /* of itself and its PARTs that are not done */
+    uint8_t           kind;    /* tofu_op_kind_t */
+    uint8_t           flags;
+    uint8_t           edata;
+    int8_t            status;
+    uint8_t           in_use;
+    union {
+        struct {
+            void    *result;
+            uint8_t size;
+        } atomic;
+        struct {
+            tofu_unpack_cb_t unpack;
+            void             *arg;
+            tofu_bounce_t    *bounce;
+            size_t           length;
+        } get;
+        struct {
+            tofu_cursor_t *cursor; /* with TOFU_OP_MORE */
+        } rma;
+        struct {
+            tofu_bounce_t *bounce; /* header, or all of it with TOFU_OP_MORE */
+            size_t        length;
+            uint8_t       id;
+        } am;
+        struct {
+            uint64_t old_value;
+            uint32_t nonce; /* of the channel when it was posted */
+        } claim;
+        struct {
+            uint32_t entry; /* of the own request table, or ~0 */
+        } probe;
+        struct {
+            uint32_t count; /* operations to wait for */
+        } waiter;
+    };
+};
+
+/* --------------------------------------------------------------------- ep */
+
+enum {
+    TOFU_EP_FAILED   = 0x01,
+    TOFU_EP_PENDING  = 0x02, /* requests are queued */
+    TOFU_EP_MORE     = 0x04, /* an operation is posted in part */
+    TOFU_EP_FENCE    = 0x08, /* something used before a fence may be in flight */
+    TOFU_EP_AM_FIRST = 0x10, /* the next AM is the first since a flush */
+    TOFU_EP_ARMED    = 0x20, /* a fence that matters to other targets only */
+    /* what RMA and AM must look at: */
+    TOFU_EP_STOP     = TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE |
+                       TOFU_EP_FENCE,
+    TOFU_EP_AM_STOP  = TOFU_EP_STOP | TOFU_EP_AM_FIRST
+};
+
+#define TOFU_NO_VCQ ((utofu_vcq_id_t)-1) /* the ID of none */
+
+/* What an operation was refused for; pending_add looks whether it is back. */
+enum {
+    TOFU_STARVED_OP     = 0x01,
+    TOFU_STARVED_BOUNCE = 0x02,
+    TOFU_STARVED_TOQ    = 0x04,
+    TOFU_STARVED_SMALL  = 0x08,
+    TOFU_STARVED_LARGE  = 0x10,
+    TOFU_STARVED_FENCE  = 0x20
+};
+
+#define TOFU_EP_TARGETS 2 /* kept in the ep; more are allocated */
+
+struct tofu_ep {
+    /* the fast paths read these */
+    uint8_t        flags;   /* TOFU_EP_* */
+    uint8_t        starved; /* TOFU_STARVED_* */
+    int8_t         status;  /* with TOFU_EP_FAILED */
+    int8_t         flush_status; /* first failure since the last flush */
+    uint32_t       inflight;
+    tofu_iface_t   *iface;
+    utofu_vcq_id_t rma_vcq;  /* the RMA target used last, if it is in targets */
+    tofu_peer_t    *rma_peer;
+    tofu_chan_t    *chan;
+    tofu_peer_t    *peer;    /* of AM */
+
+    uint32_t       num_targets, max_targets;
+    uint32_t       fences;   /* flush puts in flight */
+    tofu_peer_t    **targets; /* used since the last flush */
+    tofu_peer_t    *inline_targets[TOFU_EP_TARGETS];
+    tofu_op_t      *more;    /* with TOFU_EP_MORE */
+    tofu_link_t    pending;  /* of tofu_pending_req_t::priv */
+    tofu_link_t    waiters;  /* of tofu_op_t::link */
+    tofu_link_t    eps;      /* in iface->eps */
+    tofu_link_t    used;     /* in iface->used, with num_targets > 0 */
+    tofu_link_t    turn;     /* in iface->turns, with requests or TOFU_EP_MORE */
+    tofu_link_t    failed;   /* in iface->failed, until err_cb is called */
+    void           *user;
+};
+_Static_assert(sizeof(struct tofu_ep) <= 256, "an ep is at most 256 bytes");
+
+/* ------------------------------------------------------------------ iface */
+
+typedef struct tofu_am tofu_am_t; /* tofu_am.h */
+
+typedef struct tofu_op_chunk {
+    struct tofu_op_chunk *next;
+    unsigned             count;
+    tofu_op_t            op[];
+} tofu_op_chunk_t;
+
+struct tofu_iface {
+    /* posting */
+    utofu_vcq_hdl_t       vcq;
+    unsigned long         put_flags;   /* of every put: STRONG_ORDER or 0 */
+    uint64_t              posts;       /* uTofu operations posted */
+    uint64_t              posts_limit; /* no more before progress saw an empty MRQ */
+    tofu_bounce_t         *bounces;    /* free ones */
+    tofu_op_t             *free_ops;
+    uint32_t              notices;     /* local notices to come */
+    uint32_t              tcq_wait;    /* TCQ entries to come */
+    uint64_t              posts_seen;  /* posts when the TCQ was drained last */
+    uint64_t              sn;
+    uint32_t              inflight;
+    uint32_t              work;        /* TOFU_WORK_* */
+    unsigned              calls;       /* of progress, for the clock */
+    uint32_t              post_budget;
+    struct tofu_functions fn;
+    tofu_peer_t           *last_peer;  /* of the last local notice */
+    tofu_am_t             *am;
+
+    struct {
+        tofu_am_cb_t cb;
+        void         *arg;
+        int          logged;
+    } handler[TOFU_AM_ID_MAX];
+
+    tofu_md_t             *md;
+    utofu_vcq_id_t        vcq_id;
+    unsigned              index;       /* in md->ifaces */
+    uint64_t              generation;
+    int                   shared_vcq;  /* of its CQ, and so thread-safe */
+    tofu_iface_config_t   config;
+    unsigned              mrq_entries;
+    unsigned              max_notices;
+    size_t                max_put;     /* bytes of one uTofu operation */
+
+    tofu_link_t           eps;         /* all */
+    tofu_link_t           used;        /* with targets */
+    tofu_link_t           turns;       /* to be served by progress, round robin */
+    tofu_link_t           failed;      /* err_cb to be called */
+    tofu_link_t           done;        /* ops to complete in progress */
+    tofu_link_t           waiters;     /* of tofu_iface_flush */
+    unsigned              num_turns;
+    int                   in_turns;
+    tofu_ep_t             *serving;    /* its request is being called */
+    int8_t                flush_status;
+    int8_t                fatal;       /* the VCQ does not work any more */
+
+    tofu_peer_t           **peers;     /* hash table */
+    size_t                num_peers, max_peers;
+    tofu_op_chunk_t       *op_chunks;
+    tofu_bounce_t         *bounce_array;
+    tofu_mem_t            *bounce_mem;
+    void                  *scratch;
+    tofu_arena_t          *scratch_arena;
+
+    /* STADDs that other threads gave up (under md->lock); see tofu_reg.c */
+    utofu_stadd_t         *dereg;
+    size_t                max_dereg;
+    _Atomic size_t        num_dereg;
+
+    uint64_t              now_ms, tick_ms;
+    uint8_t               logged;      /* TOFU_LOGGED_*, one line each */
+    tofu_iface_stats_t    stats;
+};
+
+enum {
+    TOFU_WORK_DONE   = 1, /* iface->done is not empty, or an err_cb waits */
+    TOFU_WORK_TURNS  = 2,
+    TOFU_WORK_AM     = 4  /* tofu_am_progress has something to do */
+};
+
+enum {
+    TOFU_LOGGED_FORGED   = 1,
+    TOFU_LOGGED_MISMATCH = 2,
+    TOFU_LOGGED_NOTICE   = 4,
+    TOFU_LOGGED_REQUEST  = 8,
+    TOFU_LOGGED_REMOTE   = 16
+};
+
+/* ------------------------------------------------------------- tofu_log.c */
+
+void tofu_log(int level, const char *fmt, ...) TOFU_PRINTF(2, 3);
+#define tofu_error(...) tofu_log(0, __VA_ARGS__)
+#define tofu_warn(...)  tofu_log(1, __VA_ARGS__)
+#define tofu_info(...)  tofu_log(2, __VA_ARGS__)
+#define tofu_debug(...) tofu_log(3, __VA_ARGS__)
+
+/* ------------------------------------------------------------ tofu_wire.c */
+
+uint32_t tofu_wire_checksum(const void *data, size_t size);
+
+typedef struct tofu_address { /* a packed iface address, in words */
+    utofu_vcq_id_t vcq_id;
+    uint32_t       small_count, small_size;
+    uint32_t       large_count, large_size; /* large_size: slot, header included */
+    uint32_t       seg_size;
+    uint32_t       entries;                 /* of the request table */
+} tofu_address_t;
+
+#define TOFU_ADDRESS_SIZE 40u
+#define TOFU_DEVICE_SIZE  16u
+#define TOFU_RKEY_SIZE    48u
+
+void tofu_wire_pack_address(void *buffer, const tofu_address_t *address);
+/* OK, or INVALID_PARAM and the reason in words. */
+tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
+                                       tofu_address_t *address_p,
+                                       char *reason, size_t reason_size);
+
+/* ------------------------------------------------------------- tofu_reg.c */
+
+/* Slow part of tofu_mem_stadd: registers memh with the iface's VCQ. */
+tofu_status_t tofu_mem_register_local(tofu_mem_t *memh, tofu_iface_t *iface,
+                                      utofu_stadd_t *stadd_p);
+/* Deregister what other threads gave up. */
+void tofu_iface_drain_dereg(tofu_iface_t *iface);
+
+/* STADD of address, which is inside memh, on the iface's VCQ.  No lock: only the
+ * iface's own thread makes or reads the entry of the iface. */
+static inline tofu_status_t tofu_mem_stadd(tofu_mem_t *memh,
+                                           tofu_iface_t *iface,
+                                           const void *address, size_t length,
+                                           utofu_stadd_t *stadd_p)
+{
+    tofu_lcl_table_t *table;
+    utofu_stadd_t    stadd;
+    tofu_status_t    status;
+    size_t           offset;
+
+    if (TOFU_UNLIKELY(memh == NULL)) {
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    offset = (size_t)((const char *)address - memh->address);
+    if (TOFU_UNLIKELY((length > memh->length) ||
+                      (offset > memh->length - length))) {
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    table = atomic_load_explicit(&memh->lcl, memory_order_acquire);
+    if (TOFU_LIKELY((table != NULL) && (iface->index < table->size) &&
+                    (atomic_load_explicit(
+                             &table->entry[iface->index].generation,
+                             memory_order_relaxed) == iface->generation))) {
+        stadd = table->entry[iface->index].stadd;
+    } else {
+        status = tofu_mem_register_local(memh, iface, &stadd);
+        if (status != TOFU_OK) {
+            return status;
+        }
+    }
+    *stadd_p = stadd + offset;
+    return TOFU_OK;
+}
+
+/* ------------------------------------------------------------ tofu_peer.c */
+
+/* NULL: none yet. */
+tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id);
+/* Find or make. */
+tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                            tofu_peer_t **peer_p);
+/* An operation of which nobody keeps a record failed, or the peer is gone
+ * (status of MRQ_PEER): the eps that may have posted it fail. */
+void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone);
+void tofu_peers_free(tofu_iface_t *iface);
+
+/* -------------------------------------------------------------- tofu_op.c */
+
+tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind);
+void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op);
+/* It posted `left` uTofu operations with notice to peer: one round. */
+void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left);
+/* One of its notices came, or will not come.  in_progress: users may be called. */
+void tofu_op_notice(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status,
+                    int in_progress);
+/* Count op as in flight for its ep and iface; once per operation of a user. */
+void tofu_op_count(tofu_iface_t *iface, tofu_ep_t *ep, tofu_op_t *op);
+/* Finish it from the next progress. */
+void tofu_op_defer(tofu_iface_t *iface, tofu_op_t *op);
+/* The op is over: callback, counters, waiters.  In progress only. */
+void tofu_op_finish(tofu_iface_t *iface, tofu_op_t *op);
+/* No more of it will be posted. */
+void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status);
+/* A local notice of the MRQ. */
+void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
+                 int code);
+/* Take from the TCQ what is there (bounded); returns how many.  Calls no user. */
+unsigned tofu_tcq_drain(tofu_iface_t *iface);
+/* Give up, as failed, all that is in flight to the peer. */
+void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status);
+/* The ep goes away: its operations have none from now on. */
+void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep);
+void tofu_ops_cancel(tofu_iface_t *iface);
+void tofu_ops_free(tofu_iface_t *iface);
+/* A user's completion of a flush, called when all that is in flight now has
+ * completed.  ep NULL: of the whole iface. */
+tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
+                           tofu_completion_t *comp);
+/* A post returned neither SUCCESS nor BUSY: log, status. */
+tofu_status_t tofu_post_error(tofu_iface_t *iface, const char *call, int code,
+                              utofu_vcq_id_t vcq_id, size_t length);
+
+static inline void tofu_completion_update(tofu_completion_t *comp,
+                                          tofu_status_t status)
+{
+    if (comp == NULL) {
+        return;
+    }
+    if ((status != TOFU_OK) && (comp->status == TOFU_OK)) {
+        comp->status = (int8_t)status;
+    }
+    if (--comp->count == 0) {
+        comp->func(comp);
+    }
+}
+
+/* Post `call`; when the TOQ is full, make room once.  TOFU_OK, NO_RESOURCE, or
+ * the status of a failure that was logged. */
+#define tofu_post(iface, name, rmt_vcq, len, call) \
+    ({ \
+        int           _code = (call); \
+        tofu_status_t _status; \
+        if (TOFU_UNLIKELY(_code == UTOFU_ERR_BUSY)) { \
+            tofu_tcq_drain(iface); \
+            _code = (call); \
+        } \
+        if (TOFU_LIKELY(_code == UTOFU_SUCCESS)) { \
+            ++(iface)->posts; \
+            _status = TOFU_OK; \
+        } else if (_code == UTOFU_ERR_BUSY) { \
+            _status = TOFU_ERR_NO_RESOURCE; \
+        } else { \
+            _status = tofu_post_error(iface, name, _code, rmt_vcq, len); \
+        } \
+        _status; \
+    })
+
+/* An operation with n notices may be started. */
+static inline int tofu_op_room(const tofu_iface_t *iface, unsigned n)
+{
+    return iface->notices + n <= iface->config.tx_notified;
+}
+
+/* -------------------------------------------------------------- tofu_ep.c */
+
+/* May an operation to peer be posted on the ep now?  OK, NO_RESOURCE or the
+ * failure of the ep.  Notes that the ep uses the peer.  For what the flags stop,
+ * and for the first use since a flush. */
+tofu_status_t tofu_ep_enter(tofu_ep_t *ep, tofu_peer_t *peer);
+tofu_status_t tofu_ep_enter_rma(tofu_ep_t *ep, const tofu_rkey_t *rkey);
+void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status);
+int tofu_ep_uses(const tofu_ep_t *ep, const tofu_peer_t *peer);
+
+/* ----------------------------------------------------------- tofu_order.c */
+
+/* Post a flush put to every target of the ep, and forget the targets.  OK, or
+ * NO_RESOURCE when some are left. */
+tofu_status_t tofu_ep_flush_targets(tofu_ep_t *ep);
+/* Does a fence allow an operation to peer now? */
+tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer);
+
+/* --------------------------------------------------------- tofu_pending.c */
+
+/* Let progress serve the ep: its continuation, then its requests. */
+void tofu_ep_schedule(tofu_ep_t *ep);
+void tofu_ep_unschedule(tofu_ep_t *ep);
+/* Serve what is queued; returns how many did something. */
+unsigned tofu_iface_serve_turns(tofu_iface_t *iface);
+
+static inline tofu_status_t tofu_ep_starve(tofu_ep_t *ep, unsigned reason)
+{
+    ep->starved |= (uint8_t)reason;
+    return TOFU_ERR_NO_RESOURCE;
+}
+
+/* Too many operations without a notice since the MRQ was seen empty: were they
+ * all to fail, their error notices could overflow it. */
+static inline int tofu_iface_post_limited(const tofu_iface_t *iface)
+{
+    return iface->posts >= iface->posts_limit;
+}
+
+/* What every RMA operation does first; writable: wr_length, else length. */
+static inline int tofu_ep_rma_ready(const tofu_ep_t *ep,
+                                    const tofu_rkey_t *rkey)
+{
+    return TOFU_LIKELY(!(ep->flags & TOFU_EP_STOP) &&
+                       (ep->rma_vcq == rkey->vcq_id) &&
+                       !tofu_iface_post_limited(ep->iface));
+}
+
+static inline int tofu_range_ok(uint64_t offset, uint64_t length,
+                                uint64_t available)
+{
+    return TOFU_LIKELY((length <= available) && (offset <= available - length));
+}
+
+/* ------------------------------------------------------------- tofu_rma.c */
+
+/* Post more of op, a continuation.  OK: nothing is left; else NO_RESOURCE. */
+tofu_status_t tofu_rma_continue(tofu_op_t *op);
+
+/* ----------------------------------------------------------- tofu_iface.c */
+
+/* Something came that nobody of ours sends: count it, log the first of a kind. */
+void tofu_iface_drop(tofu_iface_t *iface, unsigned kind, const char *what,
+                     utofu_vcq_id_t vcq_id);
+/* The VCQ itself does not work any more. */
+void tofu_iface_fatal(tofu_iface_t *iface, const char *call, int code);
+/* Can an ep of the iface be made to these bytes?  If not, why. */
+tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
+                                       size_t size, tofu_address_t *address_p,
+                                       char *reason, size_t reason_size);
+
+/* ------------------------------------------------------------- tofu_md.c */
+
+tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
+                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p);
+/* A page under TOFU_STAG_SCRATCH of a VCQ. */
+tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
+                                void **page_p, tofu_arena_t **arena_p);
+
+/* ------------------------------------------------------------ tofu_attr.c */
+
+void tofu_attr_md(const tofu_md_t *md, tofu_md_attr_t *attr);
+void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr);
+/* Entries of the MRQ of a VCQ: UTOFU_NUM_MRQ_ENTRIES by the rules of 4.3.2.3. */
+unsigned tofu_attr_mrq_entries(void);
+/* Set the numbers of slots and notices so that the MRQ can't overflow. */
+void tofu_attr_bound(tofu_iface_t *iface);
+
+/* Slots of the request table of an iface. */
+#define TOFU_REQUEST_ENTRIES 64u
+
+#pragma GCC visibility pop
+
+#endif /* TOFU_INTERNAL_H */

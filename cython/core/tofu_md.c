@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_md.c - memory domains, and how VCQs of ours are made.
+ */
+#include "tofu_internal.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TOFU_MD_ARENA_CHUNK ((size_t)16 << 30)
+
+void tofu_md_config_default(tofu_md_config_t *config)
+{
+    config->tni         = 0;
+    config->arena_chunk = 0;
+}
+
+tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
+                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p)
+{
+    utofu_vcq_hdl_t vcq;
+    int             ret;
+
+    ret = md->fn.create_vcq(md->tni, flags, &vcq);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_debug("utofu_create_vcq(TNI %u, flags %#lx): %s", md->tni, flags,
+                   tofu_code_name(ret));
+        return ((ret == UTOFU_ERR_FULL) || (ret == UTOFU_ERR_NOT_AVAILABLE) ||
+                (ret == UTOFU_ERR_NOT_SUPPORTED) ||
+                (ret == UTOFU_ERR_OUT_OF_RESOURCE)) ?
+                       TOFU_ERR_NO_DEVICE :
+                       tofu_status_from_code(ret);
+    }
+    ret = md->fn.query_vcq_id(vcq, vcq_id_p);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_query_vcq_id on TNI %u: %s", md->tni,
+                   tofu_code_name(ret));
+        md->fn.free_vcq(vcq);
+        return tofu_status_from_code(ret);
+    }
+    *vcq_p = vcq;
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
+                                void **page_p, tofu_arena_t **arena_p)
+{
+    utofu_stadd_t stadd;
+    tofu_status_t status;
+    tofu_arena_t  *arena;
+    void          *page;
+    int           ret;
+
+    status = tofu_arena_get(md, md->page_size, &page, &arena);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    ret = md->fn.reg_mem_with_stag(vcq, page, md->page_size, TOFU_STAG_SCRATCH,
+                                   0, &stadd);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_reg_mem_with_stag(STag %d): %s", TOFU_STAG_SCRATCH,
+                   tofu_code_name(ret));
+        tofu_arena_put(md, arena, page, md->page_size);
+        return tofu_status_from_code(ret);
+    }
+    *page_p  = page;
+    *arena_p = arena;
+    return TOFU_OK;
+}
+
+/* Does the TNI have what the core needs? */
+static tofu_status_t tofu_md_check_caps(const tofu_md_t *md)
+{
+    const unsigned long need = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP |
+                               UTOFU_ONESIDED_CAP_ARMW_OP_SWAP |
+                               UTOFU_ONESIDED_CAP_ARMW_OP_ADD |
+                               UTOFU_ONESIDED_CAP_ARMW_OP_XOR |
+                               UTOFU_ONESIDED_CAP_ARMW_OP_AND |
+                               UTOFU_ONESIDED_CAP_ARMW_OP_OR;
+
+    if (!(md->caps.flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) ||
+        ((md->caps.armw_ops & need) != need) ||
+        (md->caps.max_piggyback_size < TOFU_MAX_SHORT) ||
+        (md->caps.max_edata_size < 1) || (md->caps.num_reserved_stags < 8) ||
+        (md->page_size % md->caps.stag_address_alignment != 0)) {
+        tofu_error("TNI %u lacks what this transport needs (atomics, piggyback"
+                   " of %u bytes, EDATA, reserved STags)",
+                   md->tni, TOFU_MAX_SHORT);
+        return TOFU_ERR_UNSUPPORTED;
+    }
+    return TOFU_OK;
+}
+
+static tofu_status_t tofu_md_choose_tni(tofu_md_t *md, unsigned index)
+{
+    struct utofu_onesided_caps *caps;
+    utofu_tni_id_t             *tnis = NULL;
+    size_t                     count = 0;
+    int                        ret;
+
+    ret = md->fn.get_onesided_tnis(&tnis, &count);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_get_onesided_tnis: %s", tofu_code_name(ret));
+        return tofu_status_from_code(ret);
+    }
+    if (index >= count) {
+        tofu_error("TNI number %u asked for, %zu can be used", index, count);
+        free(tnis);
+        return TOFU_ERR_NO_DEVICE;
+    }
+    md->tni = tnis[index];
+    free(tnis);
+    ret = md->fn.query_onesided_caps(md->tni, &caps);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_query_onesided_caps(TNI %u): %s", md->tni,
+                   tofu_code_name(ret));
+        return tofu_status_from_code(ret);
+    }
+    md->caps = *caps;
+    return tofu_md_check_caps(md);
+}
+
+tofu_status_t tofu_md_open(const struct tofu_backend *backend,
+                           const tofu_md_config_t *config, tofu_md_t **md_p)
+{
+    tofu_md_config_t defaults;
+    tofu_arena_t     *arena;
+    tofu_status_t    status;
+    tofu_md_t        *md;
+
+    if (backend == NULL) {
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if (config == NULL) {
+        tofu_md_config_default(&defaults);
+        config = &defaults;
+    }
+    md = calloc(1, sizeof(*md));
+    if (md == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    md->backend     = backend;
+    md->fn          = backend->fn;
+    md->page_size   = (size_t)sysconf(_SC_PAGESIZE);
+    md->arena_chunk = (config->arena_chunk > 0) ?
+                              (config->arena_chunk + md->page_size - 1) /
+                                      md->page_size * md->page_size :
+                              TOFU_MD_ARENA_CHUNK;
+    pthread_mutex_init(&md->lock, NULL);
+
+    status = tofu_md_choose_tni(md, config->tni);
+    if (status != TOFU_OK) {
+        goto err_free;
+    }
+    /* registrations come from any thread */
+    status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_THREAD_SAFE, &md->vcq,
+                           &md->vcq_id);
+    if (status != TOFU_OK) {
+        tofu_error("no VCQ for an md on TNI %u: %s", md->tni,
+                   tofu_status_string(status));
+        goto err_free;
+    }
+    status = tofu_scratch_open(md, md->vcq, &md->scratch, &arena);
+    if (status != TOFU_OK) {
+        goto err_free_vcq;
+    }
+    *md_p = md;
+    return TOFU_OK;
+
+err_free_vcq:
+    md->fn.free_vcq(md->vcq);
+    tofu_arena_cleanup(md);
+err_free:
+    pthread_mutex_destroy(&md->lock);
+    free(md);
+    return status;
+}
+
+void tofu_md_close(tofu_md_t *md)
+{
+    int ret;
+
+    tofu_reg_cleanup(md);
+    ret = md->fn.free_vcq(md->vcq); /* and the scratch page with it */
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_free_vcq(%#llx): %s", (unsigned long long)md->vcq_id,
+                   tofu_code_name(ret));
+    }
+    tofu_arena_cleanup(md);
+    free(md->ifaces);
+    pthread_mutex_destroy(&md->lock);
+    free(md);
+}
+
+void tofu_md_query(tofu_md_t *md, tofu_md_attr_t *attr)
+{
+    tofu_attr_md(md, attr);
+    pthread_mutex_lock(&md->lock);
+    attr->num_registrations = md->num_regs;
+    pthread_mutex_unlock(&md->lock);
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_op.c - operations in flight, and how their completions find them.
+ *
+ * An operation with a local notice waits in the FIFO of its peer: notices of one
+ * (local VCQ, remote VCQ, path) come in post order (2.2.10), so the head is the
+ * one that a notice belongs to, and the EDATA checks it.  An error that the TCQ
+ * reports takes the place of the notice.  Users are called from progress only:
+ * what is found elsewhere waits in iface->done.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+
+#define TOFU_OP_CHUNK       64u
+#define TOFU_TCQ_DRAIN_MAX  256u
+
+tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind)
+{
+    tofu_op_t *op = iface->free_ops;
+    unsigned  i;
+
+    if (TOFU_UNLIKELY(op == NULL)) {
+        tofu_op_chunk_t *chunk = calloc(1, sizeof(*chunk) +
+                                                   TOFU_OP_CHUNK * sizeof(*op));
+        if (chunk == NULL) {
+            return NULL;
+        }
+        chunk->count     = TOFU_OP_CHUNK;
+        chunk->next      = iface->op_chunks;
+        iface->op_chunks = chunk;
+        for (i = 0; i < TOFU_OP_CHUNK; ++i) {
+            chunk->op[i].root = iface->free_ops; /* link of the free ones */
+            iface->free_ops   = &chunk->op[i];
+        }
+        op = iface->free_ops;
+    }
+    iface->free_ops = op->root;
+    op->root        = NULL;
+    op->peer        = NULL;
+    op->ep          = NULL;
+    op->comp        = NULL;
+    op->left        = 0;
+    op->rounds      = 0;
+    op->kind        = (uint8_t)kind;
+    op->flags       = 0;
+    op->status      = TOFU_OK;
+    op->in_use      = 1;
+    return op;
+}
+
+void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op)
+{
+    op->in_use      = 0;
+    op->ep          = NULL;
+    op->root        = iface->free_ops;
+    iface->free_ops = op;
+}
+
+void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left)
+{
+    tofu_op_t *root = (op->root != NULL) ? op->root : op;
+
+    op->peer               = peer;
+    op->left               = left;
+    op->edata              = TOFU_EDATA_OP | (peer->seq++ & 0x7f);
+    peer->iface->notices  += left;
+    ++root->rounds;
+    tofu_list_add(&peer->fifo, &op->link);
+}
+
+void tofu_op_count(tofu_iface_t *iface, tofu_ep_t *ep, tofu_op_t *op)
+{
+    op->ep     = ep;
+    op->sn     = ++iface->sn;
+    op->flags |= TOFU_OP_COUNTED;
+    ++ep->inflight;
+    ++iface->inflight;
+}
+
+void tofu_op_defer(tofu_iface_t *iface, tofu_op_t *op)
+{
+    tofu_list_add(&iface->done, &op->done);
+    iface->work |= TOFU_WORK_DONE;
+}
+
+/* Finished; its memory is needed as long as notices are to come. */
+static void tofu_op_retire(tofu_iface_t *iface, tofu_op_t *op)
+{
+    if (op->left > 0) {
+        op->flags |= TOFU_OP_RETIRED;
+        op->ep     = NULL;
+        op->root   = NULL;
+    } else {
+        tofu_op_free(iface, op);
+    }
+}
+
+static void tofu_op_wake(tofu_iface_t *iface, tofu_link_t *waiters, uint64_t sn,
+                         int8_t *flush_status)
+{
+    tofu_link_t *link, *next;
+
+    for (link = waiters->next; link != waiters; link = next) {
+        tofu_op_t *waiter = tofu_container(link, tofu_op_t, link);
+        next              = link->next;
+        if ((sn <= waiter->sn) && (--waiter->waiter.count == 0)) {
+            waiter->status = *flush_status;
+            *flush_status  = TOFU_OK;
+            tofu_list_del(&waiter->link);
+            tofu_op_defer(iface, waiter);
+        }
+    }
+}
+
+/* What completing means to the user, or to the core itself. */
+static void tofu_op_deliver(tofu_iface_t *iface, tofu_op_t *op)
+{
+    switch ((tofu_op_kind_t)op->kind) {
+    case TOFU_OP_GET_BCOPY:
+        if (op->status == TOFU_OK) {
+            op->get.unpack(op->get.arg, op->get.bounce->buffer, op->get.length);
+        }
+        if (op->left == 0) {
+            op->get.bounce->next = iface->bounces;
+            iface->bounces       = op->get.bounce;
+        } /* else its data may still come: the last notice frees it */
+        tofu_completion_update(op->comp, (tofu_status_t)op->status);
+        break;
+    case TOFU_OP_RMA:
+    case TOFU_OP_ATOMIC:
+    case TOFU_OP_AM_ZCOPY:
+    case TOFU_OP_WAITER:
+        tofu_completion_update(op->comp, (tofu_status_t)op->status);
+        break;
+    case TOFU_OP_FLUSH:
+    case TOFU_OP_FENCE:
+        if (op->ep != NULL) {
+            --op->ep->fences;
+        }
+        break;
+    case TOFU_OP_CLAIM:
+        tofu_chan_claimed(op->peer->chan, op);
+        break;
+    case TOFU_OP_PROBE:
+        tofu_am_probed(op);
+        break;
+    case TOFU_OP_PART:
+        break;
+    }
+}
+
+void tofu_op_finish(tofu_iface_t *iface, tofu_op_t *op)
+{
+    tofu_ep_t *ep;
+
+    if ((op->status != TOFU_OK) && (op->flags & TOFU_OP_COUNTED)) {
+        if (iface->flush_status == TOFU_OK) {
+            iface->flush_status = op->status;
+        }
+        if ((op->ep != NULL) && (op->ep->flush_status == TOFU_OK)) {
+            op->ep->flush_status = op->status;
+        }
+    }
+    /* The user's callback may destroy the ep (then op->ep is NULL after it) and
+     * may call progress; the op itself is in no list meanwhile. */
+    tofu_op_deliver(iface, op);
+    ep = op->ep;
+    if (op->flags & TOFU_OP_COUNTED) {
+        --iface->inflight;
+        if (ep != NULL) {
+            --ep->inflight;
+            if (!tofu_list_empty(&ep->waiters)) {
+                tofu_op_wake(iface, &ep->waiters, op->sn, &ep->flush_status);
+            }
+        }
+        if (!tofu_list_empty(&iface->waiters)) {
+            tofu_op_wake(iface, &iface->waiters, op->sn, &iface->flush_status);
+        }
+    }
+    tofu_op_retire(iface, op);
+}
+
+/* One round of it is over.  in_progress: users may be called now. */
+static void tofu_op_round_done(tofu_iface_t *iface, tofu_op_t *op,
+                               int in_progress)
+{
+    tofu_op_t *root = (op->root != NULL) ? op->root : op;
+
+    if ((op != root) && (op->status != TOFU_OK) && (root->status == TOFU_OK)) {
+        root->status = op->status;
+    }
+    if (op != root) {
+        tofu_op_retire(iface, op);
+    }
+    if ((--root->rounds > 0) || (root->flags & TOFU_OP_MORE)) {
+        return;
+    }
+    if (in_progress) {
+        tofu_op_finish(iface, root);
+    } else {
+        tofu_op_defer(iface, root);
+    }
+}
+
+void tofu_op_notice(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status,
+                    int in_progress)
+{
+    if (TOFU_UNLIKELY((status != TOFU_OK) && (op->status == TOFU_OK))) {
+        op->status = (int8_t)status;
+    }
+    --iface->notices;
+    if (--op->left > 0) {
+        return;
+    }
+    tofu_list_del(&op->link);
+    if (TOFU_LIKELY(!(op->flags & TOFU_OP_ZOMBIE))) {
+        tofu_op_round_done(iface, op, in_progress);
+    } else if (op->flags & TOFU_OP_RETIRED) {
+        if (op->kind == TOFU_OP_GET_BCOPY) {
+            op->get.bounce->next = iface->bounces;
+            iface->bounces       = op->get.bounce;
+        }
+        tofu_op_free(iface, op);
+    } /* else it is in iface->done, which frees it */
+}
+
+void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status)
+{
+    op->flags &= (uint8_t)~TOFU_OP_MORE;
+    if (op->status == TOFU_OK) {
+        op->status = (int8_t)status;
+    }
+    if (op->kind == TOFU_OP_RMA) {
+        free(op->rma.cursor);
+        op->rma.cursor = NULL;
+    } else if (op->kind == TOFU_OP_AM_ZCOPY) {
+        op->am.bounce->next = iface->bounces;
+        iface->bounces      = op->am.bounce;
+    }
+    if (op->rounds == 0) {
+        tofu_op_defer(iface, op);
+    }
+}
+
+void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
+{
+    tofu_iface_t *iface = peer->iface;
+    tofu_link_t  *link;
+
+    for (link = peer->fifo.next; link != &peer->fifo; link = link->next) {
+        tofu_op_t *op = tofu_container(link, tofu_op_t, link);
+        if (op->flags & TOFU_OP_ZOMBIE) {
+            continue;
+        }
+        op->flags |= TOFU_OP_ZOMBIE;
+        if (op->status == TOFU_OK) {
+            op->status = (int8_t)status;
+        }
+        tofu_op_round_done(iface, op, 0);
+    }
+}
+
+/* The head is not what the notice says.  What is left of operations that were
+ * given up is passed over: their notices may never come. */
+static tofu_op_t *tofu_op_resync(tofu_peer_t *peer, uint64_t edata)
+{
+    tofu_iface_t *iface = peer->iface;
+
+    while (!tofu_list_empty(&peer->fifo)) {
+        tofu_op_t *op = tofu_container(peer->fifo.next, tofu_op_t, link);
+        if (op->edata == edata) {
+            return op;
+        }
+        if (!(op->flags & TOFU_OP_ZOMBIE)) {
+            break;
+        }
+        while (op->left > 1) {
+            tofu_op_notice(iface, op, TOFU_OK, 0);
+        }
+        tofu_op_notice(iface, op, TOFU_OK, 0);
+    }
+    return NULL;
+}
+
+void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
+                 int code)
+{
+    tofu_status_t status = TOFU_OK;
+    tofu_peer_t   *peer  = iface->last_peer;
+    tofu_op_t     *op;
+
+    if (TOFU_UNLIKELY((peer == NULL) || (peer->vcq_id != notice->vcq_id))) {
+        peer = tofu_peer_find(iface, notice->vcq_id);
+        if (peer == NULL) {
+            tofu_iface_drop(iface, TOFU_LOGGED_NOTICE,
+                            "a local notice names a VCQ that was never used",
+                            notice->vcq_id);
+            return;
+        }
+        iface->last_peer = peer;
+    }
+    if (TOFU_UNLIKELY(code != UTOFU_SUCCESS)) {
+        status = tofu_status_from_code(code);
+        tofu_debug("operation from VCQ %#llx to VCQ %#llx: %s",
+                   (unsigned long long)iface->vcq_id,
+                   (unsigned long long)peer->vcq_id, tofu_code_name(code));
+        if (!(notice->edata & TOFU_EDATA_OP)) {
+            tofu_peer_failed(peer, status,
+                             (code == UTOFU_ERR_MRQ_PEER) ||
+                                     ((notice->edata >> 5) !=
+                                      TOFU_KIND_SILENT));
+            return;
+        }
+    }
+
+    op = tofu_container(peer->fifo.next, tofu_op_t, link);
+    if (TOFU_UNLIKELY(tofu_list_empty(&peer->fifo) ||
+                      (op->edata != notice->edata))) {
+        op = tofu_op_resync(peer, notice->edata);
+        if (op == NULL) {
+            tofu_iface_drop(iface, TOFU_LOGGED_MISMATCH,
+                            "a local notice fits no operation in flight",
+                            notice->vcq_id);
+            tofu_peer_failed(peer, TOFU_ERR_IO_ERROR, 1);
+            return;
+        }
+    }
+    if (code == UTOFU_SUCCESS) {
+        if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE)) {
+            if (op->atomic.size == sizeof(uint64_t)) {
+                memcpy(op->atomic.result, &notice->rmt_value, sizeof(uint64_t));
+            } else {
+                uint32_t value = (uint32_t)notice->rmt_value;
+                memcpy(op->atomic.result, &value, sizeof(value));
+            }
+        } else if (op->kind == TOFU_OP_CLAIM) {
+            op->claim.old_value = notice->rmt_value;
+        }
+    }
+    /* a callback may close nothing but eps, so peer stays */
+    tofu_op_notice(iface, op, status, 1);
+    if (TOFU_UNLIKELY(code == UTOFU_ERR_MRQ_PEER)) {
+        tofu_peer_failed(peer, status, 1);
+    }
+}
+
+static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
+{
+    tofu_status_t status = (code == UTOFU_SUCCESS) ?
+                                   TOFU_OK :
+                                   tofu_status_from_code(code);
+    uintptr_t     value  = (uintptr_t)cbdata & ~(uintptr_t)TOFU_CB_MASK;
+    tofu_bounce_t *bounce;
+    tofu_op_t     *op;
+
+    if (status != TOFU_OK) {
+        tofu_error("operation from VCQ %#llx was not sent: %s",
+                   (unsigned long long)iface->vcq_id, tofu_code_name(code));
+    }
+    switch ((uintptr_t)cbdata & TOFU_CB_MASK) {
+    case TOFU_CB_BOUNCE:
+        bounce         = (tofu_bounce_t *)value;
+        bounce->next   = iface->bounces;
+        iface->bounces = bounce;
+        --iface->tcq_wait;
+        if (status != TOFU_OK) {
+            tofu_peer_failed(bounce->peer, status, 0);
+        }
+        break;
+    case TOFU_CB_PEER:
+        if (status != TOFU_OK) {
+            tofu_peer_failed((tofu_peer_t *)value, status, 0);
+        }
+        break;
+    default:
+        op = (tofu_op_t *)value;
+        if (op->kind == TOFU_OP_AM_ZCOPY) {
+            op->am.bounce->next = iface->bounces;
+            iface->bounces      = op->am.bounce;
+            --iface->tcq_wait;
+            op->status = (int8_t)status;
+            if (status != TOFU_OK) {
+                tofu_peer_failed(op->peer, status, 1); /* a message is lost */
+            }
+            tofu_op_round_done(iface, op, 0);
+        } else if (status != TOFU_OK) {
+            tofu_op_notice(iface, op, status, 0);
+        }
+    }
+}
+
+unsigned tofu_tcq_drain(tofu_iface_t *iface)
+{
+    unsigned count = 0;
+    void     *cbdata;
+    int      code;
+
+    while (count < TOFU_TCQ_DRAIN_MAX) {
+        code = iface->fn.poll_tcq(iface->vcq, 0, &cbdata);
+        if (code == UTOFU_ERR_NOT_FOUND) {
+            iface->posts_seen = iface->posts;
+            break;
+        }
+        if ((code != UTOFU_SUCCESS) &&
+            ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_TCQ_LENGTH))) {
+            tofu_iface_fatal(iface, "utofu_poll_tcq", code);
+            break;
+        }
+        ++count;
+        tofu_tcq_entry(iface, cbdata, code);
+    }
+    iface->stats.tcq_entries += count;
+    return count;
+}
+
+tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
+                           tofu_completion_t *comp)
+{
+    tofu_op_t *op;
+
+    if (comp == NULL) {
+        return TOFU_INPROGRESS;
+    }
+    op = tofu_op_alloc(iface, TOFU_OP_WAITER);
+    if (op == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    op->comp         = comp;
+    op->ep           = ep;
+    op->sn           = iface->sn;
+    op->waiter.count = (ep != NULL) ? ep->inflight : iface->inflight;
+    tofu_list_add((ep != NULL) ? &ep->waiters : &iface->waiters, &op->link);
+    return TOFU_INPROGRESS;
+}
+
+void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
+{
+    tofu_op_chunk_t *chunk;
+    tofu_op_t       *op;
+    unsigned        i;
+
+    while (!tofu_list_empty(&ep->waiters)) {
+        op         = tofu_container(ep->waiters.next, tofu_op_t, link);
+        op->status = TOFU_ERR_CANCELED;
+        tofu_list_del(&op->link);
+        tofu_op_defer(iface, op);
+    }
+    for (chunk = iface->op_chunks; chunk != NULL; chunk = chunk->next) {
+        for (i = 0; i < chunk->count; ++i) {
+            if (chunk->op[i].in_use && (chunk->op[i].ep == ep)) {
+                chunk->op[i].ep = NULL;
+            }
+        }
+    }
+}
+
+/* The iface is being closed: nothing comes any more. */
+void tofu_ops_cancel(tofu_iface_t *iface)
+{
+    size_t i;
+
+    for (i = 0; i < iface->max_peers; ++i) {
+        if (iface->peers[i] != NULL) {
+            tofu_peer_abort(iface->peers[i], TOFU_ERR_CANCELED);
+        }
+    }
+    for (;;) {
+        tofu_op_chunk_t *chunk;
+        tofu_op_t       *op;
+
+        while (!tofu_list_empty(&iface->done)) {
+            op = tofu_container(iface->done.next, tofu_op_t, done);
+            tofu_list_del(&op->done);
+            tofu_op_finish(iface, op);
+        }
+        /* those that wait for the TCQ, and flushes that wait for nothing */
+        op = NULL;
+        for (chunk = iface->op_chunks; (chunk != NULL) && (op == NULL);
+             chunk = chunk->next) {
+            for (i = 0; i < chunk->count; ++i) {
+                if (chunk->op[i].in_use &&
+                    !(chunk->op[i].flags & TOFU_OP_RETIRED)) {
+                    op = &chunk->op[i];
+                    break;
+                }
+            }
+        }
+        if (op == NULL) {
+            return;
+        }
+        if (op->kind == TOFU_OP_WAITER) {
+            tofu_list_del(&op->link);
+        }
+        op->status = TOFU_ERR_CANCELED;
+        tofu_op_finish(iface, op);
+    }
+}
+
+void tofu_ops_free(tofu_iface_t *iface)
+{
+    tofu_op_chunk_t *chunk;
+
+    while ((chunk = iface->op_chunks) != NULL) {
+        iface->op_chunks = chunk->next;
+        free(chunk);
+    }
+}
+
+tofu_status_t TOFU_NOINLINE tofu_post_error(tofu_iface_t *iface,
+                                            const char *call, int code,
+                                            utofu_vcq_id_t vcq_id,
+                                            size_t length)
+{
+    tofu_error("%s(%zu bytes) from VCQ %#llx to VCQ %#llx: %s", call, length,
+               (unsigned long long)iface->vcq_id, (unsigned long long)vcq_id,
+               tofu_code_name(code));
+    return tofu_status_from_code(code);
+}

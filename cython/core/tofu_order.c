@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_order.c - flush and fence.
+ *
+ * put_short, put_bcopy, atomic_post and AM ask for no local notice: the ep only
+ * notes which VCQs it used ("targets").  A flush posts one small put with notice to
+ * each of them: STRONG_ORDER makes it land after all before it from this VCQ, so
+ * when its notice comes they are done, and notices of one target come in post
+ * order, so operations that have notices of their own are done too.
+ *
+ * With STRONG_ORDER on everything, operations to one target are ordered already.
+ * A fence matters when an ep changes its target (RMA goes to an md's VCQ, AM to an
+ * iface's): the first operation to another target waits until flush puts to those
+ * used before have come back.
+ */
+#include "tofu_internal.h"
+
+/* Post one flush put. */
+static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_status_t status;
+    tofu_op_t     *op;
+
+    if (!tofu_op_room(iface, 1)) {
+        return tofu_ep_starve(ep, TOFU_STARVED_OP);
+    }
+    op = tofu_op_alloc(iface, TOFU_OP_FLUSH);
+    if (op == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    /* always ordered, whatever the configuration: it stands for all before it */
+    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                       iface->fn.put_piggyback8(
+                               iface->vcq, peer->vcq_id, 0, peer->scratch, 8,
+                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                               tofu_cbdata(op, TOFU_CB_OP)));
+    if (status != TOFU_OK) {
+        tofu_op_free(iface, op);
+        return (status == TOFU_ERR_NO_RESOURCE) ?
+                       tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                       status;
+    }
+    tofu_op_posted(op, peer, 1);
+    tofu_op_count(iface, ep, op);
+    ++ep->fences;
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_ep_flush_targets(tofu_ep_t *ep)
+{
+    tofu_status_t status;
+
+    if (ep->num_targets == 0) {
+        return TOFU_OK;
+    }
+    ep->rma_vcq = TOFU_NO_VCQ;
+    ep->flags  |= TOFU_EP_AM_FIRST;
+    while (ep->num_targets > 0) {
+        status = tofu_order_post(ep, ep->targets[ep->num_targets - 1]);
+        if (status == TOFU_ERR_NO_RESOURCE) {
+            return status;
+        }
+        if (status != TOFU_OK) {
+            tofu_ep_fail(ep, status);
+            return status;
+        }
+        --ep->num_targets;
+    }
+    tofu_list_del(&ep->used);
+    return TOFU_OK;
+}
+
+/* All in flight goes to peer, and is ordered by the flag. */
+static int tofu_order_same_target(const tofu_ep_t *ep, const tofu_peer_t *peer)
+{
+    return (ep->fences == 0) && ((ep->num_targets == 0) ||
+                                 ((ep->num_targets == 1) &&
+                                  (ep->targets[0] == peer) &&
+                                  (ep->iface->put_flags != 0)));
+}
+
+tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer)
+{
+    tofu_status_t status;
+
+    if (tofu_order_same_target(ep, peer)) {
+        ep->flags &= (uint8_t)~(TOFU_EP_FENCE | TOFU_EP_ARMED);
+        if (ep->num_targets > 0) {
+            ep->flags |= TOFU_EP_ARMED; /* others still have to wait for it */
+        }
+        return TOFU_OK;
+    }
+    ep->flags |= TOFU_EP_FENCE;
+    status     = tofu_ep_flush_targets(ep);
+    return (status != TOFU_OK) ? status :
+                                 tofu_ep_starve(ep, TOFU_STARVED_FENCE);
+}
+
+tofu_status_t tofu_ep_fence(tofu_ep_t *ep)
+{
+    if (ep->flags & TOFU_EP_FAILED) {
+        return TOFU_OK; /* nothing is sent any more */
+    }
+    if ((ep->fences == 0) && (ep->num_targets <= 1) &&
+        (ep->iface->put_flags != 0)) {
+        ep->flags |= (ep->num_targets == 0) ? 0 : TOFU_EP_ARMED;
+    } else if ((ep->fences > 0) || (ep->num_targets > 0)) {
+        ep->flags |= TOFU_EP_FENCE;
+    }
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_iface_fence(tofu_iface_t *iface)
+{
+    tofu_link_t *link;
+
+    for (link = iface->eps.next; link != &iface->eps; link = link->next) {
+        tofu_ep_fence(tofu_container(link, tofu_ep_t, eps));
+    }
+    return TOFU_OK;
+}
+
+static tofu_status_t tofu_order_take_status(int8_t *flush_status)
+{
+    tofu_status_t status = (tofu_status_t)*flush_status;
+
+    *flush_status = TOFU_OK;
+    return status;
+}
+
+tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
+                            tofu_completion_t *comp)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_status_t status;
+
+    if (flags & TOFU_FLUSH_CANCEL) {
+        if (ep->more != NULL) {
+            tofu_op_t *op = ep->more;
+            ep->more      = NULL;
+            ep->flags    &= (uint8_t)~TOFU_EP_MORE;
+            tofu_op_cut(iface, op, TOFU_ERR_CANCELED);
+        }
+    } else if (ep->flags & TOFU_EP_FAILED) {
+        return (tofu_status_t)ep->status;
+    } else if (ep->flags & (TOFU_EP_PENDING | TOFU_EP_MORE)) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+
+    if (!(ep->flags & TOFU_EP_FAILED)) {
+        status = tofu_ep_flush_targets(ep);
+        if (status == TOFU_ERR_NO_RESOURCE) {
+            return status;
+        }
+        if ((status != TOFU_OK) && !(flags & TOFU_FLUSH_CANCEL)) {
+            return status;
+        }
+    }
+    if (ep->inflight > 0) {
+        return tofu_op_wait(iface, ep, comp);
+    }
+    if (flags & TOFU_FLUSH_CANCEL) {
+        ep->flush_status = TOFU_OK; /* failing is what the caller expects */
+        return TOFU_OK;
+    }
+    return tofu_order_take_status(&ep->flush_status);
+}
+
+tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp)
+{
+    tofu_link_t   *link, *next;
+    tofu_status_t status;
+
+    for (link = iface->turns.next; link != &iface->turns; link = link->next) {
+        if (tofu_container(link, tofu_ep_t, turn)->flags & TOFU_EP_MORE) {
+            return TOFU_ERR_NO_RESOURCE; /* an operation is posted in part */
+        }
+    }
+    for (link = iface->used.next; link != &iface->used; link = next) {
+        tofu_ep_t *ep = tofu_container(link, tofu_ep_t, used);
+        next          = link->next;
+        if (ep->flags & TOFU_EP_FAILED) {
+            continue;
+        }
+        status = tofu_ep_flush_targets(ep);
+        if (status == TOFU_ERR_NO_RESOURCE) {
+            return status;
+        }
+    }
+    if (iface->inflight > 0) {
+        return tofu_op_wait(iface, NULL, comp);
+    }
+    return tofu_order_take_status(&iface->flush_status);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_peer.c - remote VCQs of an iface, and what happens when one fails.
+ *
+ * VCQ IDs are compared as utofu_query_vcq_id gives them, which is also how
+ * notices give them (3.7.6.1).  Peers are found by an open-addressing hash table,
+ * off the fast paths: eps, operations and callback data hold pointers.  A peer
+ * lives as long as its iface: there are only as many as VCQs, and a VCQ ID that
+ * is used again finds its record here.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <stdlib.h>
+
+#define TOFU_PEERS_MIN 64u
+
+static size_t tofu_peer_slot(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id)
+{
+    uint64_t hash = vcq_id * 0x9e3779b97f4a7c15ull;
+    size_t   mask = iface->max_peers - 1;
+    size_t   i    = (size_t)(hash >> 32) & mask;
+
+    while ((iface->peers[i] != NULL) && (iface->peers[i]->vcq_id != vcq_id)) {
+        i = (i + 1) & mask;
+    }
+    return i;
+}
+
+tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id)
+{
+    return (iface->max_peers == 0) ? NULL :
+                                     iface->peers[tofu_peer_slot(iface, vcq_id)];
+}
+
+static tofu_status_t tofu_peers_grow(tofu_iface_t *iface)
+{
+    size_t      i, old_max = iface->max_peers;
+    tofu_peer_t **old      = iface->peers;
+    tofu_peer_t **peers;
+
+    if (iface->num_peers * 2 < old_max) {
+        return TOFU_OK;
+    }
+    peers = calloc((old_max > 0) ? old_max * 2 : TOFU_PEERS_MIN,
+                   sizeof(*peers));
+    if (peers == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    iface->peers     = peers;
+    iface->max_peers = (old_max > 0) ? old_max * 2 : TOFU_PEERS_MIN;
+    for (i = 0; i < old_max; ++i) {
+        if (old[i] != NULL) {
+            peers[tofu_peer_slot(iface, old[i]->vcq_id)] = old[i];
+        }
+    }
+    free(old);
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                            tofu_peer_t **peer_p)
+{
+    tofu_peer_t   *peer = tofu_peer_find(iface, vcq_id);
+    utofu_stadd_t scratch;
+    tofu_status_t status;
+    int           ret;
+
+    if (peer != NULL) {
+        *peer_p = peer;
+        return TOFU_OK;
+    }
+    /* this also tells whether the ID can be one */
+    ret = iface->fn.query_stadd(vcq_id, TOFU_STAG_SCRATCH, &scratch);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_query_stadd(VCQ %#llx, STag %d): %s",
+                   (unsigned long long)vcq_id, TOFU_STAG_SCRATCH,
+                   tofu_code_name(ret));
+        return tofu_status_from_code(ret);
+    }
+    status = tofu_peers_grow(iface);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    peer->iface   = iface;
+    peer->vcq_id  = vcq_id;
+    peer->scratch = scratch;
+    tofu_list_init(&peer->fifo);
+    iface->peers[tofu_peer_slot(iface, vcq_id)] = peer;
+    ++iface->num_peers;
+    *peer_p = peer;
+    return TOFU_OK;
+}
+
+void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
+{
+    tofu_iface_t *iface = peer->iface;
+    tofu_link_t  *link;
+
+    /* Flushes in flight cover operations of which no other record is left: the
+     * targets that their eps used were forgotten when they were posted. */
+    for (link = peer->fifo.next; link != &peer->fifo; link = link->next) {
+        tofu_op_t *op = tofu_container(link, tofu_op_t, link);
+        if ((op->ep != NULL) && (gone || (op->kind == TOFU_OP_FLUSH) ||
+                                 (op->kind == TOFU_OP_FENCE))) {
+            tofu_ep_fail(op->ep, status);
+        }
+    }
+    for (link = iface->eps.next; link != &iface->eps; link = link->next) {
+        tofu_ep_t *ep = tofu_container(link, tofu_ep_t, eps);
+        if ((gone && (ep->peer == peer)) || tofu_ep_uses(ep, peer)) {
+            tofu_ep_fail(ep, status);
+        }
+    }
+    if (gone || (peer->lender != NULL)) {
+        tofu_am_peer_gone(peer);
+    }
+    if (gone) {
+        tofu_peer_abort(peer, status);
+    }
+}
+
+void tofu_peers_free(tofu_iface_t *iface)
+{
+    size_t i;
+
+    for (i = 0; i < iface->max_peers; ++i) {
+        if (iface->peers[i] != NULL) {
+            free(iface->peers[i]->chan);
+            free(iface->peers[i]);
+        }
+    }
+    free(iface->peers);
+}

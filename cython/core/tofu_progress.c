@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_progress.c - the one place from which users are called.
+ *
+ * With nothing to do, progress is one utofu_poll_mrq.  The TCQ is looked at when
+ * something that only it can tell is awaited (a bounce buffer, an error in place of
+ * a local notice), and now and then, to make room in the TOQ.
+ */
+#include "tofu_internal.h"
+#include "tofu_am.h"
+
+#include <time.h>
+
+#define TOFU_NOTICES_MAX   32u /* read by one progress */
+#define TOFU_POSTS_UNSEEN  64u /* posts between looks at the TCQ */
+#define TOFU_CLOCK_PERIOD  64u /* progress calls between looks at the clock */
+#define TOFU_TICK_MS       10u
+
+void TOFU_NOINLINE tofu_iface_drop(tofu_iface_t *iface, unsigned kind,
+                                   const char *what, utofu_vcq_id_t vcq_id)
+{
+    ++iface->stats.dropped;
+    if (!(iface->logged & kind)) {
+        iface->logged |= (uint8_t)kind;
+        tofu_warn("%s: dropped (VCQ %#llx; more of the kind are only counted)",
+                  what, (unsigned long long)vcq_id);
+    }
+}
+
+void TOFU_NOINLINE tofu_iface_fatal(tofu_iface_t *iface, const char *call,
+                                    int code)
+{
+    tofu_link_t *link;
+
+    if (iface->fatal) {
+        return;
+    }
+    iface->fatal = 1;
+    tofu_error("%s on VCQ %#llx: %s; its endpoints fail", call,
+               (unsigned long long)iface->vcq_id, tofu_code_name(code));
+    for (link = iface->eps.next; link != &iface->eps; link = link->next) {
+        tofu_ep_fail(tofu_container(link, tofu_ep_t, eps),
+                     TOFU_ERR_IO_ERROR);
+    }
+}
+
+/* What is not a message that came.  Returns 0 when polling is of no use. */
+static TOFU_NOINLINE int
+tofu_iface_notice(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
+                  int code)
+{
+    if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_MRQ_OTHER) ||
+                                    (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
+        tofu_iface_fatal(iface, "utofu_poll_mrq", code);
+        return 0;
+    }
+    switch (notice->notice_type) {
+    case UTOFU_MRQ_TYPE_LCL_PUT:
+    case UTOFU_MRQ_TYPE_LCL_GET:
+    case UTOFU_MRQ_TYPE_LCL_ARMW:
+        tofu_op_mrq(iface, notice, code);
+        break;
+    default:
+        /* an error at the remote side of an operation, or a kind of operation
+         * that nobody of ours asks a remote notice for */
+        tofu_iface_drop(iface, TOFU_LOGGED_REMOTE,
+                        "a remote notice that is an error or no message",
+                        notice->vcq_id);
+    }
+    return 1;
+}
+
+static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
+{
+    unsigned count = 0;
+
+    while (!tofu_list_empty(&iface->done)) {
+        tofu_op_t *op = tofu_container(iface->done.next, tofu_op_t, done);
+        tofu_list_del(&op->done);
+        tofu_op_finish(iface, op);
+        ++count;
+    }
+    while (!tofu_list_empty(&iface->failed)) {
+        tofu_ep_t *ep = tofu_container(iface->failed.next, tofu_ep_t, failed);
+        tofu_list_del(&ep->failed);
+        if (iface->config.err_cb != NULL) {
+            iface->config.err_cb(iface->config.err_arg, ep,
+                                 (tofu_status_t)ep->status);
+        } else {
+            tofu_warn("endpoint to VCQ %#llx failed: %s",
+                      (unsigned long long)ep->peer->vcq_id,
+                      tofu_status_string((tofu_status_t)ep->status));
+        }
+        ++count;
+    }
+    if (tofu_list_empty(&iface->done) && tofu_list_empty(&iface->failed)) {
+        iface->work &= ~(uint32_t)TOFU_WORK_DONE;
+    }
+    return count;
+}
+
+static void tofu_iface_look_at_clock(tofu_iface_t *iface)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    iface->now_ms = (uint64_t)now.tv_sec * 1000 +
+                    (uint64_t)now.tv_nsec / 1000000;
+    if (iface->now_ms - iface->tick_ms >= TOFU_TICK_MS) {
+        iface->tick_ms = iface->now_ms;
+        tofu_iface_drain_dereg(iface);
+        tofu_am_tick(iface);
+    }
+}
+
+static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
+                                                       unsigned count)
+{
+    if (iface->calls % TOFU_CLOCK_PERIOD == 0) {
+        tofu_iface_look_at_clock(iface);
+    }
+    if ((iface->tcq_wait > 0) || ((iface->notices > 0) && (count == 0)) ||
+        (iface->posts - iface->posts_seen >= TOFU_POSTS_UNSEEN)) {
+        count += tofu_tcq_drain(iface);
+    }
+    if (iface->work & TOFU_WORK_DONE) {
+        count += tofu_iface_serve_done(iface);
+    }
+    if (iface->work & TOFU_WORK_AM) {
+        count += tofu_am_progress(iface);
+    }
+    if (iface->work & TOFU_WORK_TURNS) {
+        count += tofu_iface_serve_turns(iface);
+    }
+    return count;
+}
+
+unsigned tofu_iface_progress(tofu_iface_t *iface)
+{
+    unsigned                count = 0;
+    struct utofu_mrq_notice notice;
+    int                     code;
+
+    do {
+        code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
+        if (TOFU_LIKELY(code == UTOFU_ERR_NOT_FOUND)) {
+            iface->posts_limit = iface->posts + iface->post_budget;
+            break;
+        }
+        if (TOFU_LIKELY((code == UTOFU_SUCCESS) &&
+                        (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT))) {
+            tofu_am_arrived(iface, &notice);
+        } else if (!tofu_iface_notice(iface, &notice, code)) {
+            break;
+        }
+    } while (++count < TOFU_NOTICES_MAX);
+
+    if (TOFU_UNLIKELY(count > 0)) {
+        iface->stats.notices += count;
+        if (TOFU_UNLIKELY(count > iface->stats.mrq_peak)) {
+            iface->stats.mrq_peak = count;
+        }
+    }
+    ++iface->calls;
+    if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
+                      (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
+                      (iface->posts - iface->posts_seen >=
+                       TOFU_POSTS_UNSEEN))) {
+        return tofu_iface_progress_more(iface, count);
+    }
+    return count;
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_reg.c - registration of memory.
+ *
+ * A memory handle is one registration with the md's VCQ, by which peers reach it.
+ * Handles are kept by address, so that a range inside a live registration with
+ * the same flags shares it.  The last dereg of a handle removes the registration
+ * at once: nothing is kept for later, so no registration can outlive the memory
+ * that its owner frees after dereg (a cache that did would pin stale pages).
+ *
+ * Memory that an iface reads or writes locally is registered with the iface's VCQ
+ * too, on first use.  A VCQ that is not thread-safe belongs to the iface's thread,
+ * but dereg may be called by any: it leaves the STADD in iface->dereg, and the
+ * iface removes it before it registers anything else (so a new registration of
+ * the same addresses never meets the old one), now and then in progress, and
+ * when it is closed.  Nobody can use such a STADD: the handle is gone.
+ */
+#include "tofu_internal.h"
+
+#include <stdlib.h>
+
+#define TOFU_LCL_INLINE 4u
+
+/* Index of the first registration that starts after address. */
+static size_t tofu_reg_upper(const tofu_md_t *md, uintptr_t address)
+{
+    size_t low = 0, high = md->num_regs, mid;
+
+    while (low < high) {
+        mid = low + (high - low) / 2;
+        if ((uintptr_t)md->regs[mid]->address <= address) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+static void tofu_reg_update_ends(tofu_md_t *md, size_t first)
+{
+    uintptr_t end = (first > 0) ? md->regs[first - 1]->max_end : 0;
+    size_t    i;
+
+    for (i = first; i < md->num_regs; ++i) {
+        tofu_mem_t *memh = md->regs[i];
+        uintptr_t  mine  = (uintptr_t)memh->address + memh->length;
+
+        end           = (mine > end) ? mine : end;
+        memh->max_end = end;
+    }
+}
+
+static tofu_mem_t *tofu_reg_find(tofu_md_t *md, uintptr_t address,
+                                 size_t length, unsigned flags)
+{
+    size_t i = tofu_reg_upper(md, address);
+
+    /* max_end: nothing at or before i reaches further, so the walk stops where
+     * no earlier one can contain the range */
+    while ((i > 0) && (md->regs[i - 1]->max_end >= address + length)) {
+        tofu_mem_t *memh = md->regs[--i];
+        if (((uintptr_t)memh->address + memh->length >= address + length) &&
+            (memh->flags == flags)) {
+            return memh;
+        }
+    }
+    return NULL;
+}
+
+static tofu_status_t tofu_reg_insert(tofu_md_t *md, tofu_mem_t *memh)
+{
+    size_t     i, max;
+    tofu_mem_t **regs;
+
+    if (md->num_regs == md->max_regs) {
+        max  = (md->max_regs > 0) ? md->max_regs * 2 : 64;
+        regs = realloc(md->regs, max * sizeof(*regs));
+        if (regs == NULL) {
+            return TOFU_ERR_NO_MEMORY;
+        }
+        md->regs     = regs;
+        md->max_regs = max;
+    }
+    i = tofu_reg_upper(md, (uintptr_t)memh->address);
+    memmove(&md->regs[i + 1], &md->regs[i],
+            (md->num_regs - i) * sizeof(*md->regs));
+    md->regs[i] = memh;
+    ++md->num_regs;
+    tofu_reg_update_ends(md, i);
+    return TOFU_OK;
+}
+
+static void tofu_reg_remove(tofu_md_t *md, tofu_mem_t *memh)
+{
+    size_t i = tofu_reg_upper(md, (uintptr_t)memh->address);
+
+    while (md->regs[i - 1] != memh) { /* several may start here */
+        --i;
+    }
+    --md->num_regs;
+    memmove(&md->regs[i - 1], &md->regs[i],
+            (md->num_regs + 1 - i) * sizeof(*md->regs));
+    tofu_reg_update_ends(md, i - 1);
+}
+
+/* Register and list one handle; under md->lock. */
+static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
+                                     size_t length, unsigned flags,
+                                     tofu_arena_t *arena, tofu_mem_t **memh_p)
+{
+    unsigned long reg_flags = (flags & TOFU_MEM_READ_ONLY) ?
+                                      UTOFU_REG_MEM_FLAG_READ_ONLY :
+                                      0;
+    tofu_mem_t    *memh;
+    tofu_status_t status;
+    int           ret;
+
+    memh = calloc(1, sizeof(*memh));
+    if (memh == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    ret = md->fn.reg_mem(md->vcq, address, length, reg_flags, &memh->stadd);
+    if (ret != UTOFU_SUCCESS) {
+        status = tofu_status_from_code(ret);
+        tofu_error("utofu_reg_mem(%p, %zu bytes%s) on VCQ %#llx: %s", address,
+                   length,
+                   reg_flags ? ", read-only" :
+                               "; memory that can't be written needs READ_ONLY",
+                   (unsigned long long)md->vcq_id, tofu_code_name(ret));
+        goto err_free;
+    }
+    memh->md      = md;
+    memh->address = address;
+    memh->length  = length;
+    memh->flags   = flags;
+    memh->arena   = arena;
+    memh->refs    = 1;
+    status        = tofu_reg_insert(md, memh);
+    if (status != TOFU_OK) {
+        goto err_dereg;
+    }
+    *memh_p = memh;
+    return TOFU_OK;
+
+err_dereg:
+    md->fn.dereg_mem(md->vcq, memh->stadd, 0);
+err_free:
+    free(memh);
+    return status;
+}
+
+tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
+                           unsigned flags, tofu_mem_t **memh_p)
+{
+    tofu_status_t status = TOFU_OK;
+    tofu_mem_t    *memh;
+
+    if ((length == 0) || (length > TOFU_MAX_ZCOPY) || (address == NULL) ||
+        ((uintptr_t)address + length < (uintptr_t)address) ||
+        (flags & ~(unsigned)TOFU_MEM_READ_ONLY)) {
+        tofu_error("can't register %zu bytes at %p with flags %#x", length,
+                   address, flags);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    pthread_mutex_lock(&md->lock);
+    memh = tofu_reg_find(md, (uintptr_t)address, length, flags);
+    if (memh != NULL) {
+        ++memh->refs;
+    } else {
+        status = tofu_reg_create(md, address, length, flags, NULL, &memh);
+    }
+    pthread_mutex_unlock(&md->lock);
+    if (status == TOFU_OK) {
+        *memh_p = memh;
+    }
+    return status;
+}
+
+/* Hand the STADDs on ifaces' VCQs to their ifaces; under md->lock. */
+static void tofu_reg_release_local(tofu_mem_t *memh)
+{
+    tofu_lcl_table_t *table = atomic_load_explicit(&memh->lcl,
+                                                   memory_order_relaxed);
+    tofu_md_t        *md    = memh->md;
+    tofu_lcl_table_t *older;
+    unsigned         i;
+
+    for (i = 0; (table != NULL) && (i < table->size); ++i) {
+        uint64_t     generation = atomic_load_explicit(
+                &table->entry[i].generation, memory_order_relaxed);
+        tofu_iface_t *iface;
+        size_t       n, max;
+
+        if ((generation == 0) || (i >= md->num_ifaces)) {
+            continue;
+        }
+        iface = md->ifaces[i];
+        if ((iface == NULL) || (iface->generation != generation)) {
+            continue; /* that iface was closed; its VCQ went with all on it */
+        }
+        n = atomic_load_explicit(&iface->num_dereg, memory_order_relaxed);
+        if (n == iface->max_dereg) {
+            utofu_stadd_t *array;
+            max   = (n > 0) ? n * 2 : 64;
+            array = realloc(iface->dereg, max * sizeof(*array));
+            if (array == NULL) {
+                tofu_warn("out of memory: a local registration is lost");
+                continue;
+            }
+            iface->dereg     = array;
+            iface->max_dereg = max;
+        }
+        iface->dereg[n] = table->entry[i].stadd;
+        atomic_store_explicit(&iface->num_dereg, n + 1, memory_order_release);
+    }
+    for (; table != NULL; table = older) {
+        older = table->older;
+        free(table);
+    }
+}
+
+static tofu_status_t tofu_mem_put(tofu_mem_t *memh)
+{
+    tofu_md_t     *md    = memh->md;
+    tofu_status_t status = TOFU_OK;
+    int           ret;
+
+    pthread_mutex_lock(&md->lock);
+    if (--memh->refs > 0) {
+        pthread_mutex_unlock(&md->lock);
+        return TOFU_OK;
+    }
+    tofu_reg_remove(md, memh);
+    tofu_reg_release_local(memh);
+    ret = md->fn.dereg_mem(md->vcq, memh->stadd, 0);
+    pthread_mutex_unlock(&md->lock);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_dereg_mem(STADD %#llx) on VCQ %#llx: %s",
+                   (unsigned long long)memh->stadd,
+                   (unsigned long long)md->vcq_id, tofu_code_name(ret));
+        status = tofu_status_from_code(ret);
+    }
+    if (memh->arena != NULL) {
+        tofu_arena_put(md, memh->arena, memh->address, memh->length);
+    }
+    free(memh);
+    return status;
+}
+
+tofu_status_t tofu_mem_dereg(tofu_mem_t *memh)
+{
+    return tofu_mem_put(memh);
+}
+
+tofu_status_t tofu_mem_alloc(tofu_md_t *md, size_t *length_p, unsigned flags,
+                             void **address_p, tofu_mem_t **memh_p)
+{
+    size_t        length = *length_p;
+    tofu_arena_t  *arena;
+    tofu_status_t status;
+    tofu_mem_t    *memh;
+    void          *address;
+
+    if ((length == 0) || (flags & ~(unsigned)TOFU_MEM_READ_ONLY)) {
+        tofu_error("can't allocate %zu bytes with flags %#x", length, flags);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if (length > TOFU_MAX_ZCOPY) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    length = (length + md->page_size - 1) / md->page_size * md->page_size;
+    status = tofu_arena_get(md, length, &address, &arena);
+    if (status != TOFU_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&md->lock);
+    status = tofu_reg_create(md, address, length, flags, arena, &memh);
+    pthread_mutex_unlock(&md->lock);
+    if (status != TOFU_OK) {
+        tofu_arena_put(md, arena, address, length);
+        return status;
+    }
+    *length_p  = length;
+    *address_p = address;
+    *memh_p    = memh;
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_mem_free(tofu_mem_t *memh)
+{
+    if (memh->arena == NULL) {
+        tofu_error("tofu_mem_free of %p, which tofu_mem_alloc did not make",
+                   (void *)memh->address);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    /* pages that a tofu_mem_reg still shares stay until its dereg */
+    return tofu_mem_put(memh);
+}
+
+void tofu_mem_query(const tofu_mem_t *memh, void **address_p, size_t *length_p)
+{
+    *address_p = memh->address;
+    *length_p  = memh->length;
+}
+
+void tofu_iface_drain_dereg(tofu_iface_t *iface)
+{
+    tofu_md_t *md = iface->md;
+    size_t    i, n;
+
+    if (atomic_load_explicit(&iface->num_dereg, memory_order_acquire) == 0) {
+        return;
+    }
+    pthread_mutex_lock(&md->lock);
+    n = atomic_load_explicit(&iface->num_dereg, memory_order_relaxed);
+    for (i = 0; i < n; ++i) {
+        int ret = iface->fn.dereg_mem(iface->vcq, iface->dereg[i], 0);
+        if (ret != UTOFU_SUCCESS) {
+            tofu_error("utofu_dereg_mem(STADD %#llx) on VCQ %#llx: %s",
+                       (unsigned long long)iface->dereg[i],
+                       (unsigned long long)iface->vcq_id, tofu_code_name(ret));
+        }
+    }
+    atomic_store_explicit(&iface->num_dereg, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&md->lock);
+}
+
+/* Make room for the entry of an iface; under md->lock. */
+static tofu_lcl_table_t *tofu_reg_grow(tofu_mem_t *memh, unsigned index)
+{
+    tofu_lcl_table_t *old = atomic_load_explicit(&memh->lcl,
+                                                 memory_order_relaxed);
+    tofu_lcl_table_t *table;
+    unsigned         size, i;
+
+    if ((old != NULL) && (index < old->size)) {
+        return old;
+    }
+    size = (old != NULL) ? old->size : TOFU_LCL_INLINE;
+    while (size <= index) {
+        size *= 2;
+    }
+    table = calloc(1, sizeof(*table) + size * sizeof(table->entry[0]));
+    if (table == NULL) {
+        return NULL;
+    }
+    table->size  = size;
+    table->older = old;
+    for (i = 0; (old != NULL) && (i < old->size); ++i) {
+        table->entry[i].stadd = old->entry[i].stadd;
+        atomic_store_explicit(&table->entry[i].generation,
+                              atomic_load_explicit(&old->entry[i].generation,
+                                                   memory_order_relaxed),
+                              memory_order_relaxed);
+    }
+    atomic_store_explicit(&memh->lcl, table, memory_order_release);
+    return table;
+}
+
+tofu_status_t TOFU_NOINLINE tofu_mem_register_local(tofu_mem_t *memh,
+                                                    tofu_iface_t *iface,
+                                                    utofu_stadd_t *stadd_p)
+{
+    tofu_md_t        *md = memh->md;
+    tofu_lcl_table_t *table;
+    utofu_stadd_t    stadd;
+    int              ret;
+
+    if (md != iface->md) {
+        tofu_error("a memory handle of one md is used on an iface of another");
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    tofu_iface_drain_dereg(iface);
+    ret = iface->fn.reg_mem(iface->vcq, memh->address, memh->length,
+                            (memh->flags & TOFU_MEM_READ_ONLY) ?
+                                    UTOFU_REG_MEM_FLAG_READ_ONLY :
+                                    0,
+                            &stadd);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_reg_mem(%p, %zu bytes) on VCQ %#llx: %s",
+                   (void *)memh->address, memh->length,
+                   (unsigned long long)iface->vcq_id, tofu_code_name(ret));
+        return tofu_status_from_code(ret);
+    }
+    pthread_mutex_lock(&md->lock);
+    table = tofu_reg_grow(memh, iface->index);
+    if (table != NULL) {
+        table->entry[iface->index].stadd = stadd;
+        atomic_store_explicit(&table->entry[iface->index].generation,
+                              iface->generation, memory_order_release);
+    }
+    pthread_mutex_unlock(&md->lock);
+    if (table == NULL) {
+        iface->fn.dereg_mem(iface->vcq, stadd, 0);
+        return TOFU_ERR_NO_MEMORY;
+    }
+    *stadd_p = stadd;
+    return TOFU_OK;
+}
+
+void tofu_reg_cleanup(tofu_md_t *md)
+{
+    if (md->num_regs > 0) {
+        tofu_warn("md of VCQ %#llx is closed with %zu registrations",
+                  (unsigned long long)md->vcq_id, md->num_regs);
+    }
+    while (md->num_regs > 0) {
+        tofu_mem_t *memh = md->regs[md->num_regs - 1];
+        memh->refs       = 1;
+        tofu_mem_put(memh);
+    }
+    free(md->regs);
+}
