@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Interface: opening, attributes, addresses, performance estimates.
+ *
+ * The advertised limits are those of tofu_iface_query, unchanged.  A capability
+ * flag is set for an operation exactly when its limit is not zero.
+ */
+#include "uct_utofu.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    uct_iface_ops_t ops;
+    void            *spare[UCT_UTOFU_OPS_SPARE];
+} uct_utofu_iface_ops;
+
+static struct {
+    uct_iface_internal_ops_t ops;
+    void                     *spare[UCT_UTOFU_OPS_SPARE];
+} uct_utofu_iface_internal_ops;
+
+
+ucs_status_t uct_utofu_query_devices(uct_md_h md,
+                                     uct_tl_device_resource_t **tl_devices_p,
+                                     unsigned *num_tl_devices_p)
+{
+    return uct_utofu_api.uct_single_device_resource(md, UCT_UTOFU_DEVICE_NAME,
+                                                    UCT_DEVICE_TYPE_NET,
+                                                    UCS_SYS_DEVICE_ID_UNKNOWN,
+                                                    tl_devices_p,
+                                                    num_tl_devices_p);
+}
+
+/* --------------------------------------------------------------- attributes */
+
+static uint64_t uct_utofu_iface_flags(const tofu_iface_attr_t *attr)
+{
+    const struct {
+        size_t   limit;
+        uint64_t flag;
+    } caps[] = {
+        {attr->max_put_short, UCT_IFACE_FLAG_PUT_SHORT},
+        {attr->max_put_bcopy, UCT_IFACE_FLAG_PUT_BCOPY},
+        {attr->max_put_zcopy, UCT_IFACE_FLAG_PUT_ZCOPY},
+        {attr->max_get_bcopy, UCT_IFACE_FLAG_GET_BCOPY},
+        {attr->max_get_zcopy, UCT_IFACE_FLAG_GET_ZCOPY},
+        {attr->max_am_short, UCT_IFACE_FLAG_AM_SHORT},
+        {attr->max_am_bcopy, UCT_IFACE_FLAG_AM_BCOPY},
+        {attr->max_am_zcopy, UCT_IFACE_FLAG_AM_ZCOPY}
+    };
+    uint64_t flags = UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CB_SYNC |
+                     UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                     UCT_IFACE_FLAG_INTER_NODE |
+                     UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                     /* ARMW is atomic also against atomic instructions of the
+                      * target's processor (2.2.5). */
+                     UCT_IFACE_FLAG_ATOMIC_CPU;
+    size_t i;
+
+    for (i = 0; i < (sizeof(caps) / sizeof(caps[0])); ++i) {
+        if (caps[i].limit != 0) {
+            flags |= caps[i].flag;
+        }
+    }
+    return flags;
+}
+
+static ucs_status_t uct_utofu_iface_query(uct_iface_h tl_iface,
+                                          uct_iface_attr_t *attr)
+{
+    uct_utofu_iface_t *iface      = (uct_utofu_iface_t*)tl_iface;
+    const tofu_iface_attr_t *core = &iface->attr;
+
+    uct_utofu_api.uct_base_iface_query(&iface->super, attr);
+
+    attr->cap.flags               = uct_utofu_iface_flags(core);
+
+    attr->cap.put.max_short       = core->max_put_short;
+    attr->cap.put.max_bcopy       = core->max_put_bcopy;
+    attr->cap.put.min_zcopy       = 0;
+    attr->cap.put.max_zcopy       = core->max_put_zcopy;
+    attr->cap.put.opt_zcopy_align = 1;
+    attr->cap.put.align_mtu       = 1;
+    attr->cap.put.max_iov         = core->put_max_iov;
+
+    attr->cap.get.max_bcopy       = core->max_get_bcopy;
+    attr->cap.get.min_zcopy       = 0;
+    attr->cap.get.max_zcopy       = core->max_get_zcopy;
+    attr->cap.get.opt_zcopy_align = 1;
+    attr->cap.get.align_mtu       = 1;
+    attr->cap.get.max_iov         = core->get_max_iov;
+
+    attr->cap.am.max_short        = core->max_am_short;
+    attr->cap.am.max_bcopy        = core->max_am_bcopy;
+    attr->cap.am.min_zcopy        = 0;
+    attr->cap.am.max_zcopy        = core->max_am_zcopy;
+    attr->cap.am.opt_zcopy_align  = 1;
+    attr->cap.am.align_mtu        = 1;
+    attr->cap.am.max_hdr          = core->max_am_hdr;
+    attr->cap.am.max_iov          = core->am_max_iov;
+
+    attr->cap.atomic32.op_flags   = UCS_BIT(UCT_ATOMIC_OP_ADD) |
+                                    UCS_BIT(UCT_ATOMIC_OP_AND) |
+                                    UCS_BIT(UCT_ATOMIC_OP_OR) |
+                                    UCS_BIT(UCT_ATOMIC_OP_XOR);
+    attr->cap.atomic32.fop_flags  = attr->cap.atomic32.op_flags |
+                                    UCS_BIT(UCT_ATOMIC_OP_SWAP) |
+                                    UCS_BIT(UCT_ATOMIC_OP_CSWAP);
+    attr->cap.atomic64            = attr->cap.atomic32;
+
+    attr->device_addr_len         = core->device_addr_len +
+                                    UCT_UTOFU_NODE_ADDR_LEN;
+    attr->iface_addr_len          = core->iface_addr_len;
+    attr->latency.c               = core->latency;
+    attr->latency.m               = core->latency_per_ep;
+    attr->overhead                = core->overhead;
+    if (iface->shared_bandwidth) {
+        attr->bandwidth.shared    = core->bandwidth;
+    } else {
+        attr->bandwidth.dedicated = core->bandwidth;
+    }
+    return UCS_OK;
+}
+
+/* None of the capabilities of this query is there. */
+static ucs_status_t uct_utofu_iface_query_v2(uct_iface_h tl_iface,
+                                             uct_iface_attr_v2_t *attr)
+{
+    (void)tl_iface;
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) {
+        attr->max_put_sgl_zcopy_count = 0;
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_CAP_FLAGS) {
+        attr->cap.flags = 0;
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_TX_TOKEN_LENGTH) {
+        attr->tx_token_length = 0;
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_RX_TOKEN_LENGTH) {
+        attr->rx_token_length = 0;
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
+                                                  uct_perf_attr_t *perf_attr)
+{
+    uct_utofu_iface_t *iface      = (uct_utofu_iface_t*)tl_iface;
+    uct_ppn_bandwidth_t bandwidth = {0};
+    uint64_t mask                 = perf_attr->field_mask;
+    uct_ep_operation_t op;
+
+    op = (mask & UCT_PERF_ATTR_FIELD_OPERATION) ? perf_attr->operation :
+                                                  UCT_EP_OP_LAST;
+
+    if (iface->shared_bandwidth) {
+        bandwidth.shared    = iface->attr.bandwidth;
+    } else {
+        bandwidth.dedicated = iface->attr.bandwidth;
+    }
+
+    if (mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
+        perf_attr->send_pre_overhead = iface->attr.overhead;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
+        perf_attr->send_post_overhead = 0;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
+        switch (op) {
+        case UCT_EP_OP_PUT_SHORT:
+        case UCT_EP_OP_PUT_BCOPY:
+        case UCT_EP_OP_PUT_ZCOPY:
+        case UCT_EP_OP_GET_BCOPY:
+        case UCT_EP_OP_GET_ZCOPY:
+        case UCT_EP_OP_ATOMIC_POST:
+        case UCT_EP_OP_ATOMIC_FETCH:
+            perf_attr->recv_overhead = 0; /* the target does nothing */
+            break;
+        default:
+            perf_attr->recv_overhead = iface->attr.recv_overhead;
+            break;
+        }
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
+        perf_attr->bandwidth = bandwidth;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH) {
+        perf_attr->path_bandwidth = bandwidth;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_LATENCY) {
+        perf_attr->latency.c = iface->attr.latency;
+        perf_attr->latency.m = iface->attr.latency_per_ep;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS) {
+        perf_attr->max_inflight_eps = SIZE_MAX;
+    }
+    if (mask & UCT_PERF_ATTR_FIELD_FLAGS) {
+        perf_attr->flags = 0;
+    }
+    return UCS_OK;
+}
+
+/* ---------------------------------------------------------------- addresses */
+
+static ucs_status_t uct_utofu_iface_get_device_address(uct_iface_h tl_iface,
+                                                       uct_device_addr_t *addr)
+{
+    uct_utofu_iface_t *iface = (uct_utofu_iface_t*)tl_iface;
+    uct_utofu_md_t *md       = (uct_utofu_md_t*)iface->super.md;
+
+    tofu_iface_get_device_address(iface->iface, addr);
+    memcpy((uint8_t*)addr + iface->attr.device_addr_len, md->coords,
+           UCT_UTOFU_NODE_ADDR_LEN);
+    return UCS_OK;
+}
+
+static ucs_status_t uct_utofu_iface_get_address(uct_iface_h tl_iface,
+                                                uct_iface_addr_t *addr)
+{
+    uct_utofu_iface_t *iface = (uct_utofu_iface_t*)tl_iface;
+
+    tofu_iface_get_address(iface->iface, addr);
+    return UCS_OK;
+}
+
+int uct_utofu_iface_addr_is_reachable(uct_utofu_iface_t *iface,
+                                      const void *device_addr,
+                                      size_t device_addr_len,
+                                      const void *iface_addr,
+                                      size_t iface_addr_len, char *reason,
+                                      size_t reason_size)
+{
+    size_t core_len = iface->attr.device_addr_len;
+
+    /* A length of 0 means that it is not known. */
+    if ((device_addr_len != 0) &&
+        (device_addr_len != (core_len + UCT_UTOFU_NODE_ADDR_LEN))) {
+        snprintf(reason, reason_size,
+                 "device address has %zu bytes, expected %zu", device_addr_len,
+                 core_len + UCT_UTOFU_NODE_ADDR_LEN);
+        return 0;
+    }
+
+    return tofu_iface_is_reachable(iface->iface, device_addr,
+                                   (device_addr_len == 0) ? 0 : core_len,
+                                   iface_addr, iface_addr_len, reason,
+                                   reason_size);
+}
+
+static int
+uct_utofu_iface_is_reachable_v2(const uct_iface_h tl_iface,
+                                const uct_iface_is_reachable_params_t *params)
+{
+    uct_utofu_iface_t *iface = (uct_utofu_iface_t*)tl_iface;
+    uct_utofu_md_t *md       = (uct_utofu_md_t*)iface->super.md;
+    const void *device_addr  = NULL;
+    const void *iface_addr   = NULL;
+    size_t device_addr_len   = 0;
+    size_t iface_addr_len    = 0;
+    char reason[256]         = "";
+    int reachable            = 0;
+    const uint8_t *coords;
+
+    if (params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR) {
+        device_addr = params->device_addr;
+    }
+    if (params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR) {
+        iface_addr = params->iface_addr;
+    }
+    if (params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR_LENGTH) {
+        device_addr_len = params->device_addr_length;
+        if (device_addr_len == 0) {
+            device_addr = NULL;
+        }
+    }
+    if (params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR_LENGTH) {
+        iface_addr_len = params->iface_addr_length;
+        if (iface_addr_len == 0) {
+            iface_addr = NULL;
+        }
+    }
+
+    if (device_addr == NULL) {
+        snprintf(reason, sizeof(reason), "no device address");
+        goto out;
+    }
+
+    if (!uct_utofu_iface_addr_is_reachable(iface, device_addr, device_addr_len,
+                                           iface_addr, iface_addr_len, reason,
+                                           sizeof(reason))) {
+        goto out;
+    }
+
+    if ((params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_SCOPE) &&
+        (params->scope == UCT_IFACE_REACHABILITY_SCOPE_DEVICE)) {
+        coords = (const uint8_t*)device_addr + iface->attr.device_addr_len;
+        if (memcmp(coords, md->coords, UCT_UTOFU_NODE_ADDR_LEN)) {
+            snprintf(reason, sizeof(reason),
+                     "on another node: %u.%u.%u.%u.%u.%u, here is "
+                     "%u.%u.%u.%u.%u.%u", coords[0], coords[1], coords[2],
+                     coords[3], coords[4], coords[5], md->coords[0],
+                     md->coords[1], md->coords[2], md->coords[3],
+                     md->coords[4], md->coords[5]);
+            goto out;
+        }
+    }
+
+    reachable = 1;
+
+out:
+    if (!reachable &&
+        (params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING) &&
+        (params->field_mask &
+         UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING_LENGTH) &&
+        (params->info_string != NULL) && (params->info_string_length > 0)) {
+        snprintf(params->info_string, params->info_string_length, "%s", reason);
+    }
+    return reachable;
+}
+
+/* --------------------------------------------------------- progress and flush */
+
+static unsigned uct_utofu_iface_progress(uct_iface_h tl_iface)
+{
+    return tofu_iface_progress(((uct_utofu_iface_t*)tl_iface)->iface);
+}
+
+static ucs_status_t uct_utofu_iface_flush(uct_iface_h tl_iface, unsigned flags,
+                                          uct_completion_t *comp)
+{
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return uct_utofu_status(
+            tofu_iface_flush(((uct_utofu_iface_t*)tl_iface)->iface,
+                             (tofu_completion_t*)comp));
+}
+
+static ucs_status_t uct_utofu_iface_fence(uct_iface_h tl_iface, unsigned flags)
+{
+    (void)flags;
+    return uct_utofu_status(
+            tofu_iface_fence(((uct_utofu_iface_t*)tl_iface)->iface));
+}
+
+static void uct_utofu_iface_vfs_refresh(uct_iface_h tl_iface)
+{
+    (void)tl_iface;
+}
+
+/* ------------------------------------------------------------ open and close */
+
+/* UCT's table entry is the argument: it holds the user's handler, or UCX's own
+ * one that reports a message without handler. */
+static int8_t uct_utofu_iface_am(void *arg, void *data, size_t length,
+                                 unsigned flags)
+{
+    const uct_am_handler_t *handler = arg;
+
+    return handler->cb(handler->arg, data, length, flags);
+}
+
+static ucs_status_t uct_utofu_iface_check_params(uct_worker_h worker,
+                                                 const uct_iface_params_t *params)
+{
+    uct_priv_worker_t *priv_worker = (uct_priv_worker_t*)worker;
+    const char *dev_name;
+
+    if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_OPEN_MODE) ||
+        !(params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE)) {
+        uct_utofu_error("a utofu interface is opened by its device name only");
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    dev_name = (params->field_mask & UCT_IFACE_PARAM_FIELD_DEVICE) ?
+               params->mode.device.dev_name : NULL;
+    if ((dev_name == NULL) || strcmp(dev_name, UCT_UTOFU_DEVICE_NAME)) {
+        uct_utofu_error("no device %s, the one of transport utofu is %s",
+                        (dev_name == NULL) ? "name given" : dev_name,
+                        UCT_UTOFU_DEVICE_NAME);
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    if (priv_worker->thread_mode == UCS_THREAD_MODE_MULTI) {
+        uct_utofu_error("a utofu interface is for one thread at a time, the "
+                        "worker is in multi-threaded mode");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    /* Messages are handed over in the receive slot, never in a descriptor that
+     * the user keeps, so the alignment itself has nothing to act on. */
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) {
+        if ((params->am_alignment == 0) ||
+            (params->am_alignment & (params->am_alignment - 1))) {
+            uct_utofu_error("AM alignment %zu is not a power of two",
+                            params->am_alignment);
+            return UCS_ERR_INVALID_PARAM;
+        }
+    } else if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) {
+        uct_utofu_error("AM alignment offset %zu without an alignment",
+                        params->am_align_offset);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t uct_utofu_config_count(const char *name,
+                                           unsigned long value,
+                                           unsigned *count_p)
+{
+    if (value == UCT_UTOFU_COUNT_AUTO) {
+        return UCS_OK; /* stays at the core's default */
+    }
+    if ((value == 0) || (value > UINT_MAX)) {
+        uct_utofu_error("UCX_UTOFU_%s: %s is not possible", name,
+                        (value == 0) ? "0" : "a number this large");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    *count_p = value;
+    return UCS_OK;
+}
+
+static ucs_status_t
+uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
+                            tofu_iface_config_t *core_config)
+{
+    ucs_status_t status;
+
+    if (((status = uct_utofu_config_count("RX_SLOTS", config->rx_slots,
+                                          &core_config->rx_slots)) != UCS_OK) ||
+        ((status = uct_utofu_config_count("RX_SHORT_SLOTS",
+                                          config->rx_short_slots,
+                                          &core_config->rx_short_slots)) !=
+         UCS_OK) ||
+        ((status = uct_utofu_config_count("TX_BOUNCE", config->tx_bounce,
+                                          &core_config->tx_bounce)) !=
+         UCS_OK) ||
+        ((status = uct_utofu_config_count("TX_NOTIFIED", config->tx_notified,
+                                          &core_config->tx_notified)) !=
+         UCS_OK)) {
+        return status;
+    }
+
+    if (config->am_seg_size != UCS_MEMUNITS_AUTO) {
+        core_config->am_seg_size = config->am_seg_size;
+    }
+    core_config->strong_order = config->strong_order;
+    return UCS_OK;
+}
+
+static void uct_utofu_override(double value, double *attr_p)
+{
+    if (!UCS_CONFIG_DBL_IS_AUTO(value)) {
+        *attr_p = value;
+    }
+}
+
+ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
+                                  const uct_iface_params_t *params,
+                                  const uct_iface_config_t *tl_config,
+                                  uct_iface_h *iface_p)
+{
+    const uct_utofu_iface_config_t *config = (const void*)tl_config;
+    uct_utofu_md_t *md                     = (uct_utofu_md_t*)tl_md;
+    int init_count                         = 1;
+    tofu_iface_config_t core_config;
+    tofu_status_t tofu_status;
+    uct_utofu_iface_t *iface;
+    ucs_status_t status;
+    void *memory;
+    uint8_t id;
+
+    status = uct_utofu_iface_check_params(worker, params);
+    if (status != UCS_OK) {
+        goto err;
+    }
+
+    if (posix_memalign(&memory, 256, sizeof(*iface)) != 0) {
+        uct_utofu_error("interface %s: out of memory", UCT_UTOFU_DEVICE_NAME);
+        status = UCS_ERR_NO_MEMORY;
+        goto err;
+    }
+    iface = memset(memory, 0, sizeof(*iface));
+
+    status = uct_utofu_api.uct_base_iface_t_init(
+            &iface->super, uct_utofu_api.uct_base_iface_t_class, &init_count,
+            &uct_utofu_iface_ops.ops, &uct_utofu_iface_internal_ops.ops, tl_md,
+            worker, params, tl_config);
+    if (status != UCS_OK) {
+        goto err_cleanup;
+    }
+
+    tofu_iface_config_default(&core_config);
+    core_config.err_cb  = uct_utofu_ep_failed;
+    core_config.err_arg = iface;
+    status = uct_utofu_iface_core_config(config, &core_config);
+    if (status != UCS_OK) {
+        goto err_cleanup;
+    }
+
+    tofu_status = tofu_iface_open(md->md, &core_config, &iface->iface);
+    if (tofu_status != TOFU_OK) {
+        uct_utofu_error("interface %s: %s", UCT_UTOFU_DEVICE_NAME,
+                        tofu_status_string(tofu_status));
+        status = uct_utofu_status(tofu_status);
+        goto err_cleanup;
+    }
+
+    for (id = 0; id < UCT_AM_ID_MAX; ++id) {
+        tofu_status = tofu_iface_set_am_handler(iface->iface, id,
+                                                uct_utofu_iface_am,
+                                                &iface->super.am[id]);
+        if (tofu_status != TOFU_OK) {
+            uct_utofu_error("interface %s: AM handler %u: %s",
+                            UCT_UTOFU_DEVICE_NAME, id,
+                            tofu_status_string(tofu_status));
+            status = uct_utofu_status(tofu_status);
+            goto err_close;
+        }
+    }
+
+    tofu_iface_query(iface->iface, &iface->attr);
+    uct_utofu_override(config->bandwidth, &iface->attr.bandwidth);
+    uct_utofu_override(config->latency, &iface->attr.latency);
+    uct_utofu_override(config->overhead, &iface->attr.overhead);
+    /* A network interface is shared by the processes of a node; the emulator's
+     * limit is the copying of each process. */
+    iface->shared_bandwidth = (md->attr.backend->kind == TOFU_BACKEND_TOFU);
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+
+err_close:
+    tofu_iface_close(iface->iface);
+err_cleanup:
+    uct_utofu_api.ucs_class_call_cleanup_chain(
+            uct_utofu_api.uct_base_iface_t_class, &iface->super, init_count);
+    free(iface);
+err:
+    return status;
+}
+
+static void uct_utofu_iface_close(uct_iface_h tl_iface)
+{
+    uct_utofu_iface_t *iface = (uct_utofu_iface_t*)tl_iface;
+
+    uct_utofu_api.uct_base_iface_progress_disable(tl_iface,
+                                                  UCT_PROGRESS_SEND |
+                                                  UCT_PROGRESS_RECV);
+    tofu_iface_close(iface->iface);
+    uct_utofu_api.ucs_class_call_cleanup_chain(
+            uct_utofu_api.uct_base_iface_t_class, &iface->super, -1);
+    free(iface);
+}
+
+void uct_utofu_iface_ops_init(void)
+{
+    uct_iface_ops_t *ops          = &uct_utofu_iface_ops.ops;
+    uct_iface_internal_ops_t *iop = &uct_utofu_iface_internal_ops.ops;
+
+    uct_utofu_ops_fill(&uct_utofu_iface_ops, sizeof(uct_utofu_iface_ops));
+    uct_utofu_ep_ops_init(ops);
+    ops->iface_flush              = uct_utofu_iface_flush;
+    ops->iface_fence              = uct_utofu_iface_fence;
+    ops->iface_progress_enable    = uct_utofu_api.uct_base_iface_progress_enable;
+    ops->iface_progress_disable   = uct_utofu_api.uct_base_iface_progress_disable;
+    ops->iface_progress           = uct_utofu_iface_progress;
+    ops->iface_close              = uct_utofu_iface_close;
+    ops->iface_query              = uct_utofu_iface_query;
+    ops->iface_get_device_address = uct_utofu_iface_get_device_address;
+    ops->iface_get_address        = uct_utofu_iface_get_address;
+    ops->iface_is_reachable       = uct_utofu_api.uct_base_iface_is_reachable;
+
+    uct_utofu_ops_fill(&uct_utofu_iface_internal_ops,
+                       sizeof(uct_utofu_iface_internal_ops));
+    iop->iface_query_v2           = uct_utofu_iface_query_v2;
+    iop->iface_estimate_perf      = uct_utofu_iface_estimate_perf;
+    iop->iface_vfs_refresh        = uct_utofu_iface_vfs_refresh;
+    iop->ep_query                 = uct_utofu_ep_query;
+    iop->iface_is_reachable_v2    = uct_utofu_iface_is_reachable_v2;
+    iop->ep_is_connected          = uct_utofu_ep_is_connected;
+}
