@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Backend
+
+
+cdef list read_tnis(call, int ret, uint16_t *ids, size_t count):
+    """The TNI IDs of an array that the library allocated for us."""
+    try:
+        if ret != c.UTOFU_SUCCESS:
+            fail(call, ret)
+        return [ids[i] for i in range(count)]
+    finally:
+        free(ids)
+
+
+cdef class Backend:
+    """The uTofu library of this process: the machine's or the emulator.
+
+    Made by ``Backend.load``.  One library is loaded per process and stays until
+    the process ends.  Methods may be called from any thread.
+
+    Source: cython/abi/tofu_dl.h; uTofu user's guide 3.2, 3.9.
+    """
+
+    def __init__(self):
+        raise TypeError("use Backend.load()")
+
+    @staticmethod
+    def load(choice=None):
+        """Load the library, or return the one that is loaded.
+
+        Parameters
+        ----------
+        choice : {"auto", "tofu", "emulator"}, optional
+            None reads ``UCT_TOFU_BACKEND``; "auto" when it is unset.
+
+        Returns
+        -------
+        Backend
+
+        Raises
+        ------
+        RuntimeError
+            With every attempt and why it failed; also when another library than
+            the chosen one is loaded already.
+
+        May read files; does not wait for anyone.
+
+        Source: cython/abi/tofu_dl.h, tofu_backend_load.
+        """
+        cdef:
+            char err[4096]
+            const char *c_choice = NULL
+            const tofu_backend *pointer = NULL
+            int ret
+            Backend self
+        if choice is not None:
+            if not isinstance(choice, str):
+                raise TypeError("choice must be a str or None, not "
+                                f"{type(choice).__name__}")
+            encoded = choice.encode()
+            c_choice = encoded
+        err[0] = 0
+        with nogil:
+            ret = tofu_backend_load(c_choice, &pointer, err, sizeof(err))
+        if ret != 0:
+            raise RuntimeError(err.decode("utf-8", "replace"))
+        self = Backend.__new__(Backend)
+        self.backend = pointer
+        return self
+
+    def __repr__(self):
+        return f"<Backend {self.kind} {self.path}>"
+
+    @property
+    def kind(self):
+        """str : "tofu" for the machine's library, "emulator" for ours.
+
+        Source: cython/abi/tofu_dl.h, struct tofu_backend.
+        """
+        return ("emulator" if self.backend.kind == TOFU_BACKEND_EMULATOR
+                else "tofu")
+
+    @property
+    def path(self):
+        """str : the file that was loaded.
+
+        Source: cython/abi/tofu_dl.h, struct tofu_backend.
+        """
+        return self.backend.path.decode("utf-8", "surrogateescape")
+
+    @property
+    def reason(self):
+        """str : why this library was chosen, in words.
+
+        Source: cython/abi/tofu_dl.h, struct tofu_backend.
+        """
+        return self.backend.reason.decode("utf-8", "replace")
+
+    @property
+    def network_id(self):
+        """int : equal for processes that can reach each other.
+
+        Source: cython/abi/tofu_dl.h, struct tofu_backend.
+        """
+        return self.backend.network_id
+
+    def onesided_tnis(self):
+        """List of int : the TNIs usable for one-sided communication.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.2.1, utofu_get_onesided_tnis.
+        """
+        cdef uint16_t *ids = NULL
+        cdef size_t count = 0
+        cdef int ret = self.backend.fn.get_onesided_tnis(&ids, &count)
+        return read_tnis("utofu_get_onesided_tnis", ret, ids, count)
+
+    def barrier_tnis(self):
+        """List of int : the TNIs usable for barrier communication.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.2.1, utofu_get_barrier_tnis.
+        """
+        cdef uint16_t *ids = NULL
+        cdef size_t count = 0
+        cdef int ret = self.backend.fn.get_barrier_tnis(&ids, &count)
+        return read_tnis("utofu_get_barrier_tnis", ret, ids, count)
+
+    def onesided_caps(self, uint16_t tni):
+        """Dict of int : features and limits of a TNI; sizes are in bytes.
+
+        The keys are the fields of ``struct utofu_onesided_caps``.  Raises
+        ``UtofuError``.
+
+        Source: uTofu user's guide 3.2.2.1, utofu_query_onesided_caps.
+        """
+        cdef c.utofu_onesided_caps *caps = NULL
+        cdef int ret = self.backend.fn.query_onesided_caps(tni, &caps)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_onesided_caps", ret, f"TNI {tni}")
+        return {
+            "flags": caps.flags,
+            "armw_ops": caps.armw_ops,
+            "num_cmp_ids": caps.num_cmp_ids,
+            "num_reserved_stags": caps.num_reserved_stags,
+            "cache_line_size": caps.cache_line_size,
+            "stag_address_alignment": caps.stag_address_alignment,
+            "max_toq_desc_size": caps.max_toq_desc_size,
+            "max_putget_size": caps.max_putget_size,
+            "max_piggyback_size": caps.max_piggyback_size,
+            "max_edata_size": caps.max_edata_size,
+            "max_mtu": caps.max_mtu,
+            "max_gap": caps.max_gap,
+        }
+
+    def barrier_caps(self, uint16_t tni):
+        """Dict of int : barrier features and limits of a TNI.
+
+        The keys are the fields of ``struct utofu_barrier_caps``.  Raises
+        ``UtofuError``.
+
+        Source: uTofu user's guide 3.2.2.2, utofu_query_barrier_caps.
+        """
+        cdef c.utofu_barrier_caps *caps = NULL
+        cdef int ret = self.backend.fn.query_barrier_caps(tni, &caps)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_barrier_caps", ret, f"TNI {tni}")
+        return {
+            "flags": caps.flags,
+            "reduce_ops": caps.reduce_ops,
+            "max_uint64_reduction": caps.max_uint64_reduction,
+            "max_double_reduction": caps.max_double_reduction,
+        }
+
+    @property
+    def tofu_version(self):
+        """Tuple (major, minor) of the interconnect.
+
+        Source: uTofu user's guide 3.9.2, utofu_query_tofu_version.
+        """
+        cdef int major = 0, minor = 0
+        self.backend.fn.query_tofu_version(&major, &minor)
+        return major, minor
+
+    @property
+    def utofu_version(self):
+        """Tuple (major, minor) of the uTofu API of the library.
+
+        Source: uTofu user's guide 3.9.3, utofu_query_utofu_version.
+        """
+        cdef int major = 0, minor = 0
+        self.backend.fn.query_utofu_version(&major, &minor)
+        return major, minor
+
+    def coords(self):
+        """Tuple of 6 int : X, Y, Z, A, B, C of this node.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.9, utofu_query_my_coords.
+        """
+        cdef uint8_t xyzabc[6]
+        cdef int ret = self.backend.fn.query_my_coords(xyzabc)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_my_coords", ret)
+        return tuple([xyzabc[i] for i in range(6)])
+
+    def construct_vcq_id(self, coords, uint16_t tni, uint16_t cq,
+                         uint16_t cmp_id):
+        """int : ID of a VCQ anywhere in the network.
+
+        Parameters
+        ----------
+        coords : sequence of 6 int
+            X, Y, Z, A, B, C of the node.
+        tni, cq, cmp_id : int
+            TNI, CQ and component ID.
+
+        Raises ``UtofuError``; ``ValueError`` for another number of coordinates.
+
+        Source: uTofu user's guide 3.3.2, utofu_construct_vcq_id.
+        """
+        cdef uint8_t xyzabc[6]
+        cdef c.utofu_vcq_id_t vcq_id = 0
+        values = list(coords)
+        if len(values) != 6:
+            raise ValueError(f"6 coordinates are needed, got {len(values)}")
+        for i in range(6):
+            xyzabc[i] = values[i]
+        cdef int ret = self.backend.fn.construct_vcq_id(xyzabc, tni, cq, cmp_id,
+                                                        &vcq_id)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_construct_vcq_id", ret,
+                 f"coords {values}, TNI {tni}, CQ {cq}, cmp_id {cmp_id}")
+        return vcq_id
+
+    def vcq_info(self, uint64_t vcq_id):
+        """Dict with the parts of a VCQ ID: coords, tni, cq, extra_val.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.3.3, utofu_query_vcq_info.
+        """
+        cdef uint8_t xyzabc[6]
+        cdef uint16_t tni = 0, cq = 0, extra = 0
+        cdef int ret = self.backend.fn.query_vcq_info(vcq_id, xyzabc, &tni, &cq,
+                                                      &extra)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_vcq_info", ret, f"VCQ ID {vcq_id:#x}")
+        return {"coords": tuple([xyzabc[i] for i in range(6)]), "tni": tni,
+                "cq": cq, "extra_val": extra}
+
+    def query_stadd(self, uint64_t vcq_id, unsigned int stag):
+        """int : the STADD that a reserved STag of a VCQ, local or remote, has.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.6.1, utofu_query_stadd.
+        """
+        cdef c.utofu_stadd_t stadd = 0
+        cdef int ret = self.backend.fn.query_stadd(vcq_id, stag, &stadd)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_stadd", ret, f"VCQ ID {vcq_id:#x}, STag {stag}")
+        return stadd

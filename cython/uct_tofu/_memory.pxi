@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# MemoryDomain, Memory, RemoteKey
+
+
+cdef class MemoryDomain:
+    """Owns registered memory, which remote peers reach through it.
+
+    Parameters
+    ----------
+    backend : Backend, optional
+        None loads the one that ``UCT_TOFU_BACKEND`` decides.
+    tni : int
+        Index into the usable TNIs.
+    arena_chunk : int
+        Bytes of address space taken at a time for ``alloc``; 0 is the default.
+
+    Raises ``TofuError``, ``RuntimeError`` when no backend loads.  Enters the
+    kernel.  May be used from any thread.
+
+    Source: cython/core/tofu.h, tofu_md_open.
+    """
+
+    def __init__(self, Backend backend=None, *, unsigned tni=0,
+                 size_t arena_chunk=0):
+        cdef:
+            c.tofu_md_config_t config
+            c.tofu_md_attr_t attr
+            c.tofu_md_t *md = NULL
+            int status
+        if self.md != NULL:
+            raise RuntimeError("the memory domain is open already")
+        if backend is None:
+            backend = Backend.load()
+        c.tofu_md_config_default(&config)
+        config.tni = tni
+        if arena_chunk != 0:
+            config.arena_chunk = arena_chunk
+        with nogil:
+            status = c.tofu_md_open(backend.backend, &config, &md)
+        if status != c.TOFU_OK:
+            fail("tofu_md_open", status, f"TNI index {tni} of {backend!r}")
+        c.tofu_md_query(md, &attr)
+        self.backend = backend
+        self.rkey_size = attr.rkey_packed_size
+        self.generation = fork_generation
+        self.md = md
+
+    def __repr__(self):
+        return (f"<MemoryDomain on {self.backend!r}"
+                f"{'' if self.md != NULL else ', closed'}>")
+
+    cdef int check(self) except -1:
+        if self.md == NULL:
+            raise RuntimeError("the memory domain is closed")
+        return check_generation(self.generation, "the memory domain")
+
+    def query(self):
+        """Dict of limits and costs: sizes in bytes, times in seconds.
+
+        The keys are the fields of ``tofu_md_attr_t``.
+
+        Source: cython/core/tofu.h, tofu_md_query.
+        """
+        cdef c.tofu_md_attr_t attr
+        self.check()
+        c.tofu_md_query(self.md, &attr)
+        return {
+            "rkey_packed_size": attr.rkey_packed_size,
+            "max_alloc": attr.max_alloc,
+            "max_reg": attr.max_reg,
+            "reg_overhead": attr.reg_overhead,
+            "reg_growth": attr.reg_growth,
+            "num_registrations": attr.num_registrations,
+        }
+
+    def alloc(self, size_t length, *, bint read_only=False):
+        """Allocate zeroed, registered memory that peers reach fastest.
+
+        Parameters
+        ----------
+        length : int
+            Bytes; rounded up to whole pages.
+        read_only : bool
+            Peers only read it.
+
+        Returns
+        -------
+        Memory
+
+        Raises ``TofuError``.  Enters the kernel.
+
+        Source: cython/core/tofu.h, tofu_mem_alloc.
+        """
+        cdef:
+            Memory mem = Memory.__new__(Memory)
+            size_t size = length
+            unsigned flags = c.TOFU_MEM_READ_ONLY if read_only else 0
+            c.tofu_md_t *md
+            c.tofu_mem_t *memh = NULL
+            void *start = NULL
+            int status
+        self.check()
+        md = self.md
+        self.num_memories += 1          # keeps the md open meanwhile
+        with nogil:
+            status = c.tofu_mem_alloc(md, &size, flags, &start, &memh)
+        if status != c.TOFU_OK:
+            self.num_memories -= 1
+            fail("tofu_mem_alloc", status, f"{length} bytes")
+        mem.md = self
+        mem.allocated = True
+        mem.read_only = read_only
+        mem.start = start
+        mem.size = size
+        mem.memh = memh
+        return mem
+
+    def reg(self, buffer, *, bint read_only=False):
+        """Register the memory of a buffer.
+
+        Parameters
+        ----------
+        buffer : object with a contiguous buffer
+            Writable unless ``read_only``; not empty.  Held, and not resizable,
+            until the ``Memory`` is closed.
+        read_only : bool
+            This process and its peers only read it.
+
+        Returns
+        -------
+        Memory
+
+        Raises ``BufferError`` when the buffer does not qualify, ``TofuError``.
+        May enter the kernel.
+
+        Source: cython/core/tofu.h, tofu_mem_reg.
+        """
+        cdef:
+            Memory mem = Memory.__new__(Memory)
+            unsigned flags = c.TOFU_MEM_READ_ONLY if read_only else 0
+            c.tofu_md_t *md
+            c.tofu_mem_t *memh = NULL
+            int status
+        self.check()
+        md = self.md
+        PyObject_GetBuffer(buffer, &mem.view,
+                           PyBUF_SIMPLE if read_only else PyBUF_WRITABLE)
+        self.num_memories += 1
+        with nogil:
+            status = c.tofu_mem_reg(md, mem.view.buf, mem.view.len, flags,
+                                    &memh)
+        if status != c.TOFU_OK:
+            self.num_memories -= 1
+            detail = f"{mem.view.len} bytes at {<uintptr_t>mem.view.buf:#x}"
+            PyBuffer_Release(&mem.view)
+            fail("tofu_mem_reg", status, detail)
+        mem.md = self
+        mem.read_only = read_only
+        mem.start = mem.view.buf
+        mem.size = mem.view.len
+        mem.memh = memh
+        return mem
+
+    def close(self):
+        """Close the domain; harmless when repeated.  Enters the kernel.
+
+        Raises ``RuntimeError`` while an Iface or Memory of it is open.
+
+        Source: cython/core/tofu.h, tofu_md_close.
+        """
+        cdef c.tofu_md_t *md = self.md
+        if md == NULL:
+            return
+        self.check()
+        if self.num_ifaces or self.num_memories:
+            raise RuntimeError(
+                f"the memory domain still has {self.num_ifaces} Iface and "
+                f"{self.num_memories} Memory open; close them first")
+        self.md = NULL
+        with nogil:
+            c.tofu_md_close(md)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __del__(self):
+        if self.md != NULL and self.generation == fork_generation:
+            warn_unclosed(self)
+
+    def __dealloc__(self):
+        if self.md != NULL and self.generation == fork_generation:
+            c.tofu_md_close(self.md)
+
+
+@cython.no_gc_clear
+cdef class Memory:
+    """Registered memory: made by ``MemoryDomain.alloc`` or ``.reg``.
+
+    It has a buffer of its own (``memoryview(memory)``,
+    ``numpy.frombuffer(memory)``), which is the memory itself.
+
+    Source: cython/core/tofu.h, tofu_mem_t.
+    """
+
+    def __init__(self):
+        raise TypeError("use MemoryDomain.alloc() or MemoryDomain.reg()")
+
+    def __repr__(self):
+        if self.memh == NULL:
+            return "<Memory, closed>"
+        kind = "allocated" if self.allocated else "registered"
+        return f"<Memory {kind}, {self.size} bytes at {<uintptr_t>self.start:#x}>"
+
+    cdef int check(self) except -1:
+        if self.memh == NULL:
+            raise RuntimeError("the memory is closed")
+        return self.md.check()
+
+    @property
+    def address(self):
+        """int : address of the first byte in this process; peers add offsets.
+
+        Source: cython/core/tofu.h, tofu_mem_query.
+        """
+        self.check()
+        return <uintptr_t>self.start
+
+    def __len__(self):
+        self.check()
+        return self.size
+
+    def pack_rkey(self):
+        """bytes : what a peer needs to reach this memory, for ``RemoteKey``.
+
+        Source: cython/core/tofu.h, tofu_mkey_pack.
+        """
+        self.check()
+        data = PyBytes_FromStringAndSize(NULL, self.md.rkey_size)
+        c.tofu_mkey_pack(self.memh, PyBytes_AS_STRING(data))
+        return data
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.check()
+        # Own read-only memory may be filled by this process; a registered
+        # buffer is as writable as its owner made it.
+        PyBuffer_FillInfo(view, self, self.start, self.size,
+                          0 if self.allocated else self.view.readonly, flags)
+        self.num_exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.num_exports -= 1
+
+    def close(self):
+        """Free or deregister; harmless when repeated.  May enter the kernel.
+
+        Raises ``RuntimeError`` while operations of this process use it,
+        ``BufferError`` while views of allocated memory exist, ``TofuError``.
+        A peer that uses its key afterwards gets an error.
+
+        Source: cython/core/tofu.h, tofu_mem_free, tofu_mem_dereg.
+        """
+        cdef:
+            c.tofu_mem_t *memh = self.memh
+            bint allocated = self.allocated
+            int status
+        if memh == NULL:
+            return
+        self.check()
+        if self.num_operations:
+            raise RuntimeError(f"{self!r} is used by {self.num_operations} "
+                               "operations in flight; complete them first")
+        if allocated and self.num_exports:
+            raise BufferError(f"{self!r} has {self.num_exports} views; release "
+                              "them first")
+        self.memh = NULL
+        with nogil:
+            if allocated:
+                status = c.tofu_mem_free(memh)
+            else:
+                status = c.tofu_mem_dereg(memh)
+        if status != c.TOFU_OK:
+            self.memh = memh
+            fail("tofu_mem_free" if allocated else "tofu_mem_dereg", status,
+                 repr(self))
+        self.md.num_memories -= 1
+        if not allocated:
+            PyBuffer_Release(&self.view)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __del__(self):
+        if self.memh != NULL and self.md.generation == fork_generation:
+            warn_unclosed(self)
+
+    def __dealloc__(self):
+        # no_gc_clear keeps self.md valid here, and the domain open.
+        if self.memh == NULL:
+            return
+        if self.md.generation == fork_generation:
+            if self.allocated:
+                c.tofu_mem_free(self.memh)
+            else:
+                c.tofu_mem_dereg(self.memh)
+            self.md.num_memories -= 1
+        if not self.allocated:
+            PyBuffer_Release(&self.view)
+
+
+cdef class RemoteKey:
+    """A peer's memory, from the bytes of its ``Memory.pack_rkey``.
+
+    Parameters
+    ----------
+    packed : bytes-like
+
+    Raises ``TofuCallerError`` when the bytes are not such a key or damaged.
+
+    Source: cython/core/tofu.h, tofu_rkey_unpack.
+    """
+
+    def __init__(self, packed):
+        cdef int status
+        if self.rkey != NULL:
+            raise RuntimeError("the remote key is in use already")
+        data = as_bytes(packed)
+        # To the core a size of 0 means "unknown", here it means no bytes.
+        if not data:
+            status = c.TOFU_ERR_INVALID_PARAM
+        else:
+            status = c.tofu_rkey_unpack(PyBytes_AS_STRING(data), len(data),
+                                        &self.rkey)
+        if status != c.TOFU_OK:
+            self.rkey = NULL
+            fail("tofu_rkey_unpack", status, f"{len(data)} bytes")
+        self.generation = fork_generation
+
+    cdef int check(self) except -1:
+        if self.rkey == NULL:
+            raise RuntimeError("the remote key is closed")
+        return check_generation(self.generation, "the remote key")
+
+    def close(self):
+        """Release the key; harmless when repeated.
+
+        Raises ``RuntimeError`` while operations use it.
+
+        Source: cython/core/tofu.h, tofu_rkey_release.
+        """
+        if self.rkey == NULL:
+            return
+        self.check()
+        if self.num_operations:
+            raise RuntimeError(f"the remote key is used by {self.num_operations}"
+                               " operations in flight; complete them first")
+        c.tofu_rkey_release(self.rkey)
+        self.rkey = NULL
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __dealloc__(self):
+        if self.rkey != NULL and self.generation == fork_generation:
+            c.tofu_rkey_release(self.rkey)
