@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * common.h - two pinned processes, a socket between them, a clock.
+ *
+ * A kernel is run as: <program> <cpu0> <cpu1> ... ; rank 0 is the parent.  It
+ * prints one line "seconds <s>": one-way time, or time per operation.
+ */
+#ifndef PERF_COMMON_H
+#define PERF_COMMON_H
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PERF_TIME_LIMIT 60 /* seconds until a run is given up */
+
+struct perf_pair {
+    int   rank; /* 0 or 1 */
+    int   fd;   /* to the other process */
+    pid_t child;
+};
+
+#define PERF_CHECK(_ok, ...) \
+    do { \
+        if (!(_ok)) { \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+            fprintf(stderr, __VA_ARGS__); \
+            fprintf(stderr, "\n"); \
+            exit(1); \
+        } \
+    } while (0)
+
+static inline double perf_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec + (ts.tv_nsec * 1e-9);
+}
+
+/* Fork before any communication library is touched, and pin both sides. */
+static inline void perf_pair_start(struct perf_pair *pair, int cpu0, int cpu1)
+{
+    int       fds[2];
+    cpu_set_t set;
+
+    PERF_CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair: %s",
+               strerror(errno));
+    pair->child = fork();
+    PERF_CHECK(pair->child >= 0, "fork: %s", strerror(errno));
+    pair->rank = (pair->child == 0);
+    pair->fd   = fds[pair->rank];
+    close(fds[!pair->rank]);
+    if (pair->rank == 1) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    alarm(PERF_TIME_LIMIT);
+    CPU_ZERO(&set);
+    CPU_SET(pair->rank ? cpu1 : cpu0, &set);
+    PERF_CHECK(sched_setaffinity(0, sizeof(set), &set) == 0,
+               "sched_setaffinity: %s", strerror(errno));
+}
+
+/* Send length bytes and receive as many from the other side. */
+static inline void perf_exchange(const struct perf_pair *pair, const void *mine,
+                                 void *theirs, size_t length)
+{
+    size_t  done;
+    ssize_t ret;
+
+    for (done = 0; done < length; done += ret) {
+        ret = write(pair->fd, (const char*)mine + done, length - done);
+        PERF_CHECK(ret > 0, "the other process is gone");
+    }
+    for (done = 0; done < length; done += ret) {
+        ret = read(pair->fd, (char*)theirs + done, length - done);
+        PERF_CHECK(ret > 0, "the other process is gone");
+    }
+}
+
+static inline void perf_barrier(const struct perf_pair *pair)
+{
+    char mine = 'b', theirs;
+
+    perf_exchange(pair, &mine, &theirs, 1);
+}
+
+/* Rank 0 returns the exit code of both, rank 1 ends here. */
+static inline int perf_pair_end(const struct perf_pair *pair)
+{
+    int status = 0;
+
+    if (pair->rank == 1) {
+        exit(0);
+    }
+    waitpid(pair->child, &status, 0);
+    return !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+}
+
+/* Memory of a shared memfd mapping, or of malloc, filled and writable. */
+static inline void *perf_memory(const char *kind, size_t length)
+{
+    void *memory;
+    int  fd;
+
+    if (!strcmp(kind, "malloc")) {
+        PERF_CHECK(posix_memalign(&memory, 64, length) == 0, "no memory");
+    } else {
+        PERF_CHECK(!strcmp(kind, "memfd"), "unknown kind of memory: %s", kind);
+        fd = memfd_create("perf", MFD_CLOEXEC);
+        PERF_CHECK((fd >= 0) && (ftruncate(fd, length) == 0), "memfd: %s",
+                   strerror(errno));
+        memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        PERF_CHECK(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+    }
+    memset(memory, 0, length);
+    return memory;
+}
+
+#endif /* PERF_COMMON_H */
