@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conf_order.c - STRONG_ORDER: within one operation the end of the data
+ * becomes visible last (6.1.3.1), and operations follow each other (2.2.10,
+ * 3.7.9.1).
+ */
+#include "harness.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+static uint64_t load(const volatile void *address)
+{
+    return atomic_load_explicit((const volatile _Atomic uint64_t *)address,
+                                memory_order_acquire);
+}
+
+static unsigned char load_byte(const volatile void *address)
+{
+    return atomic_load_explicit((const volatile _Atomic unsigned char *)address,
+                                memory_order_acquire);
+}
+
+struct line {
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    struct conf_mem ack;
+    utofu_stadd_t   stadds[2];
+    utofu_stadd_t   acks[2];
+};
+
+static void line_open(struct line *l, enum conf_kind kind, size_t size)
+{
+    conf_vcq_open(&l->vcq, 0, 0);
+    conf_mem_alloc(&l->mem, kind, size);
+    conf_mem_alloc(&l->ack, CONF_MEM_MEMFD, 4096);
+    conf_reg_all(&l->vcq, l->mem.addr, size, l->stadds);
+    conf_reg_all(&l->vcq, l->ack.addr, 4096, l->acks);
+}
+
+static void line_close(struct line *l)
+{
+    conf_barrier();
+    conf_dereg(&l->vcq, l->stadds[conf_rank]);
+    conf_dereg(&l->vcq, l->acks[conf_rank]);
+    conf_vcq_close(&l->vcq);
+    conf_mem_free(&l->mem);
+    conf_mem_free(&l->ack);
+}
+
+/* Rank 1 tells rank 0 that it has looked. */
+static void line_ack(struct line *l, uint64_t round)
+{
+    unsigned spins = 0;
+    double   end   = conf_now() + CONF_WAIT;
+
+    if (conf_rank == 1) {
+        CONF_POST(l->vcq.hdl,
+                  utofu_put_piggyback8(l->vcq.hdl, l->vcq.peer[0], round,
+                                       l->acks[0], 8, 0, CONF_STRONG, NULL));
+        return;
+    }
+    while (load(l->ack.addr) != round) {
+        if (spins % 65536 == 0) {
+            CONF_CHECK(conf_now() < end, "no answer in round %" PRIu64, round);
+        }
+        conf_relax(&spins);
+    }
+}
+
+/* Spin on 8 bytes until they are value; hard, because a window between the end
+ * and the body of the data is narrow. */
+static void spin_until(const void *address, uint64_t value)
+{
+    unsigned spins = 0;
+    double   end   = conf_now() + CONF_WAIT;
+
+    while (load(address) != value) {
+        if (++spins % 16384 == 0) {
+            CONF_CHECK(conf_now() < end, "value %" PRIu64 " does not arrive",
+                       value);
+            sched_yield();
+        }
+    }
+}
+
+/* Rank 0 puts data made of one word again and again; rank 1 sees the last word
+ * and then must see all others. */
+static void last_word(enum conf_kind kind)
+{
+    static const size_t sizes[] = {64, 256, 1024, 4096, 16384, 65536};
+    enum { ROUNDS = 4000 };
+    struct line l;
+    uint64_t   *data, round, value, i;
+    size_t      s, words;
+
+    conf_timeout(60);
+    line_open(&l, kind, 65536);
+    data = (uint64_t *)l.mem.addr;
+    for (s = 0; s < CONF_LEN(sizes); s++) {
+        words = sizes[s] / 8;
+        memset(data, 0, sizes[s]);
+        conf_barrier();
+        for (round = s * ROUNDS + 1; round <= (s + 1) * ROUNDS; round++) {
+            /* Every byte of the words changes from round to round. */
+            value = round * UINT64_C(0x9e3779b97f4a7c15);
+            if (conf_rank == 0) {
+                for (i = 0; i < words; i++) {
+                    data[i] = value;
+                }
+                CONF_POST(l.vcq.hdl,
+                          utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
+                                    l.stadds[1], sizes[s], 0, CONF_STRONG,
+                                    NULL));
+            } else {
+                spin_until(&data[words - 1], value);
+                /* From the end: the bytes that come last are checked first. */
+                for (i = words - 1; i-- > 0;) {
+                    CONF_CHECK(load(&data[i]) == value, "%zu bytes of %s, "
+                               "round %" PRIu64 ": the last word is there, "
+                               "word %" PRIu64 " is not", sizes[s],
+                               conf_kind_name(kind), round, i);
+                }
+            }
+            line_ack(&l, round);
+        }
+    }
+    line_close(&l);
+}
+
+CONF_TEST("6.1.3.1", last_word_last_shared, 2,
+          "under STRONG_ORDER the last word of a put of 64 B to 64 KiB becomes "
+          "visible last (shared memory, polling target)")
+{
+    last_word(CONF_MEM_MEMFD);
+}
+
+CONF_TEST("6.1.3.1", last_word_last_private, 2,
+          "under STRONG_ORDER the last word of a put of 64 B to 64 KiB becomes "
+          "visible last (private memory, polling target)")
+{
+    last_word(CONF_MEM_MALLOC);
+}
+
+/* As above with odd lengths and alignments, polling the last byte only. */
+static void last_byte(enum conf_kind kind)
+{
+    enum { ROUNDS = 20000, SIZE = 20000 };
+    struct line    l;
+    unsigned char *at;
+    uint64_t       round;
+    size_t         length, shift, i;
+    unsigned       spins;
+    double         end;
+
+    conf_timeout(60);
+    line_open(&l, kind, SIZE + 64);
+    conf_barrier();
+    for (round = 1; round <= ROUNDS; round++) {
+        length = 2 + (round * 7919) % ((round % 4 == 0) ? SIZE : 700);
+        shift  = round % 61;
+        at     = l.mem.addr + shift;
+        if (conf_rank == 0) {
+            memset(l.mem.addr, (int)round, length);
+            CONF_POST(l.vcq.hdl,
+                      utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
+                                l.stadds[1] + shift, length, 0, CONF_STRONG,
+                                NULL));
+        } else {
+            end = conf_now() + CONF_WAIT;
+            for (spins = 0; load_byte(at + length - 1) !=
+                            (unsigned char)round;) {
+                if (++spins % 16384 == 0) {
+                    CONF_CHECK(conf_now() < end, "round %" PRIu64, round);
+                    sched_yield();
+                }
+            }
+            for (i = length - 1; i-- > 0;) {
+                CONF_CHECK(load_byte(at + i) == (unsigned char)round,
+                           "%zu bytes at offset %zu of %s: the last byte is "
+                           "there, byte %zu is not", length, shift,
+                           conf_kind_name(kind), i);
+            }
+            /* The next round must change every byte it waits for. */
+            memset(l.mem.addr, (int)round + 128, SIZE + 64);
+        }
+        line_ack(&l, round);
+    }
+    line_close(&l);
+}
+
+CONF_TEST("6.1.3.1", last_byte_last_shared, 2,
+          "under STRONG_ORDER the last byte of a put of any length and "
+          "alignment becomes visible last (shared memory)")
+{
+    last_byte(CONF_MEM_MEMFD);
+}
+
+CONF_TEST("6.1.3.1", last_byte_last_private, 2,
+          "under STRONG_ORDER the last byte of a put of any length and "
+          "alignment becomes visible last (private memory)")
+{
+    last_byte(CONF_MEM_STATIC);
+}
+
+/* A put of data without the flag, then a flag word with it, posted at once. */
+static void put_then_flag(enum conf_kind data_kind)
+{
+    static const size_t sizes[] = {8, 64, 300, 4096, 30000};
+    enum { ROUNDS = 20000 };
+    struct line l;
+    uint64_t    round;
+    size_t      size;
+
+    conf_timeout(60);
+    line_open(&l, data_kind, 30000);
+    conf_barrier();
+    for (round = 1; round <= ROUNDS; round++) {
+        size = sizes[round % CONF_LEN(sizes)];
+        if (conf_rank == 0) {
+            memset(l.mem.addr, (int)round, size);
+            CONF_POST(l.vcq.hdl,
+                      utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
+                                l.stadds[1], size, 0, 0, NULL));
+            CONF_POST(l.vcq.hdl,
+                      utofu_put_piggyback8(l.vcq.hdl, l.vcq.peer[1], round,
+                                           l.acks[1] + 64, 8, 0, CONF_STRONG,
+                                           NULL));
+        } else {
+            spin_until(l.ack.addr + 64, round);
+            CONF_CHECK_BYTES(l.mem.addr, size, (unsigned char)round,
+                             "data of the put before the flag");
+        }
+        line_ack(&l, round);
+    }
+    line_close(&l);
+}
+
+CONF_TEST("2.2.10", data_then_flag_shared, 2,
+          "a STRONG_ORDER put writes after earlier puts to the same VCQ have "
+          "written (data in shared memory)")
+{
+    put_then_flag(CONF_MEM_MEMFD);
+}
+
+CONF_TEST("2.2.10", data_then_flag_private, 2,
+          "a STRONG_ORDER put writes after earlier puts to the same VCQ have "
+          "written (data in private memory, flag in shared memory)")
+{
+    put_then_flag(CONF_MEM_MALLOC);
+}
+
+CONF_TEST("3.7.9.1", operations_in_order, 2,
+          "STRONG_ORDER operations of different kinds on one word take effect "
+          "in the order of the posts")
+{
+    enum { ROUNDS = 500 };
+    static const enum conf_kind kinds[] = {CONF_MEM_MEMFD, CONF_MEM_MALLOC};
+    struct line             l;
+    struct utofu_mrq_notice notice;
+    uint64_t               *data;
+    size_t                  k;
+    uint64_t                round;
+
+    for (k = 0; k < CONF_LEN(kinds); k++) {
+        line_open(&l, kinds[k], 4096);
+        data = (uint64_t *)l.mem.addr;
+        for (round = 1; (round <= ROUNDS) && (conf_rank == 0); round++) {
+            data[0] = 10 * round;
+            data[1] = 0;
+            /* put 10r; add 5; get; put 7 by piggyback; swap with 1 */
+            CONF_POST(l.vcq.hdl,
+                      utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
+                                l.stadds[1] + 64, 8, 1,
+                                CONF_STRONG | CONF_LMRQ, NULL));
+            CONF_POST(l.vcq.hdl,
+                      utofu_armw8(l.vcq.hdl, l.vcq.peer[1], UTOFU_ARMW_OP_ADD,
+                                  5, l.stadds[1] + 64, 2,
+                                  CONF_STRONG | CONF_LMRQ, NULL));
+            CONF_POST(l.vcq.hdl,
+                      utofu_get(l.vcq.hdl, l.vcq.peer[1], l.stadds[0] + 8,
+                                l.stadds[1] + 64, 8, 3,
+                                CONF_STRONG | CONF_LMRQ, NULL));
+            CONF_POST(l.vcq.hdl,
+                      utofu_put_piggyback8(l.vcq.hdl, l.vcq.peer[1], 7,
+                                           l.stadds[1] + 64, 8, 4,
+                                           CONF_STRONG | CONF_LMRQ, NULL));
+            CONF_POST(l.vcq.hdl,
+                      utofu_armw8(l.vcq.hdl, l.vcq.peer[1], UTOFU_ARMW_OP_SWAP,
+                                  1, l.stadds[1] + 64, 5,
+                                  CONF_STRONG | CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_PUT, l.vcq.peer[1], 1,
+                            NULL);
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_ARMW, l.vcq.peer[1], 2,
+                            &notice);
+            CONF_CHECK(notice.rmt_value == 10 * round, "add saw %" PRIu64
+                       ", expected %" PRIu64, notice.rmt_value, 10 * round);
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_GET, l.vcq.peer[1], 3,
+                            NULL);
+            CONF_CHECK(data[1] == 10 * round + 5, "get saw %" PRIu64
+                       ", expected %" PRIu64, data[1], 10 * round + 5);
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_PUT, l.vcq.peer[1], 4,
+                            NULL);
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_ARMW, l.vcq.peer[1], 5,
+                            &notice);
+            CONF_CHECK(notice.rmt_value == 7, "swap saw %" PRIu64,
+                       notice.rmt_value);
+        }
+        line_close(&l);
+    }
+}
+
+CONF_TEST("2.2.10", words_do_not_tear, 2,
+          "an aligned word inside a cache line changes as a whole")
+{
+    enum { ROUNDS = 60000 };
+    static const enum conf_kind kinds[] = {CONF_MEM_MEMFD, CONF_MEM_MALLOC};
+    struct line l;
+    uint64_t    value, round, seen;
+    size_t      k;
+
+    for (k = 0; k < CONF_LEN(kinds); k++) {
+        line_open(&l, kinds[k], 4096);
+        memset(l.mem.addr, 0, 4096);
+        conf_barrier();
+        if (conf_rank == 0) {
+            for (round = 1; round <= ROUNDS; round++) {
+                value = (round % 255 + 1) * UINT64_C(0x0101010101010101);
+                CONF_POST(l.vcq.hdl,
+                          utofu_put_piggyback8(l.vcq.hdl, l.vcq.peer[1],
+                                               (round == ROUNDS) ? 1 : value,
+                                               l.stadds[1] + 72, 8, 0,
+                                               CONF_STRONG, NULL));
+            }
+        } else {
+            for (seen = 0; seen != 1;) {
+                seen = load(l.mem.addr + 72);
+                CONF_CHECK((seen == 1) ||
+                                   (seen == (seen & 0xff) *
+                                            UINT64_C(0x0101010101010101)),
+                           "a torn word: 0x%016" PRIx64, seen);
+            }
+        }
+        line_close(&l);
+    }
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conf_process.c - children of a process that uses uTofu (6.1.4.1), and the end
+ * of a process whose MRQ overflows (chapter 7).
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Rank 0 puts to and gets from rank 1 and back. */
+static void still_works(const struct conf_vcq *vcq, const utofu_stadd_t *stadds,
+                        uint64_t *words, uint64_t value)
+{
+    int peer = 1 - conf_rank;
+
+    words[0] = value + conf_rank;
+    CONF_POST(vcq->hdl, utofu_put(vcq->hdl, vcq->peer[peer], stadds[conf_rank],
+                                  stadds[peer] + 8, 8, 1, CONF_LMRQ | CONF_RMRQ,
+                                  NULL));
+    /* The peer's notice may be there as soon as ours. */
+    CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq->peer[peer], 1, NULL);
+    CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq->peer[peer], 1, NULL);
+    CONF_CHECK(words[1] == value + peer, "the put of the peer is not there");
+    conf_barrier();
+}
+
+CONF_TEST("6.1.4.1", children_leave_parent_alone, 2,
+          "a child process that exits, or runs another program, changes "
+          "nothing for the VCQs and registered memory of its parent")
+{
+    static uint64_t words[512]; /* a page of its own would hide mistakes */
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   stadds[2], shared[2];
+    pid_t           child;
+    int             status, i;
+
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
+    conf_reg_all(&vcq, mem.addr, mem.size, shared);
+    still_works(&vcq, stadds, words, 10);
+    still_works(&vcq, shared, (uint64_t *)mem.addr, 20);
+    for (i = 0; i < 3; i++) {
+        fflush(NULL);
+        child = (i < 2) ? fork() : vfork();
+        CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
+        if (child == 0) {
+            if (i == 0) {
+                exit(0); /* runs what the library does at exit */
+            } else if (i == 1) {
+                _exit(0);
+            }
+            execl("/bin/true", "true", (char *)NULL);
+            _exit(127);
+        }
+        CONF_CHECK((waitpid(child, &status, 0) == child) && (status == 0),
+                   "child %d ended with status 0x%x", i, status);
+        conf_barrier();
+        still_works(&vcq, stadds, words, 30 + i * 10);
+        still_works(&vcq, shared, (uint64_t *)mem.addr, 70 + i * 10);
+    }
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_dereg(&vcq, shared[conf_rank]);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
+
+/* Rank 1's child is the target: it takes no notice until num of them wait. */
+static void unread_notices(unsigned num, bool overflows)
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           stadds[2];
+    uint64_t                word = 0;
+    unsigned                i;
+    int                     rc;
+
+    CONF_CHECK(setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1) == 0, "setenv");
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, &word, sizeof(word), stadds);
+    for (i = 0; (i < num) && (conf_rank == 0); i++) {
+        CONF_POST(vcq.hdl,
+                  utofu_put_piggyback8(vcq.hdl, vcq.peer[1], i, stadds[1], 8,
+                                       i % 256, CONF_RMRQ, NULL));
+        /* What finds no room may be reported as the peer's failure. */
+        CONF_CODE(utofu_poll_mrq(vcq.hdl, 0, &notice), UTOFU_ERR_NOT_FOUND,
+                  overflows ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_NOT_FOUND,
+                  overflows ? UTOFU_ERR_MRQ_OTHER : UTOFU_ERR_NOT_FOUND);
+    }
+    conf_barrier();
+    for (i = 0; (conf_rank == 1) && (i < num); i++) {
+        rc = CONF_WAIT_MRQ(&vcq, &notice);
+        CONF_CHECK(!overflows || (i < num / 2), "%u notices were kept", i);
+        CONF_OK(rc);
+        CONF_CHECK(notice.edata == i % 256, "notice %u", i);
+    }
+    if (conf_rank == 0) {
+        conf_barrier();
+        CONF_OK(utofu_free_vcq(vcq.hdl));
+    }
+}
+
+static void overflow(unsigned num, bool overflows)
+{
+    char    text[4096] = "";
+    size_t  used       = 0;
+    ssize_t got;
+    int     fds[2], status, tni, cq;
+    char   *message;
+    pid_t   child;
+
+    if (conf_rank == 0) {
+        unread_notices(num, overflows);
+        return;
+    }
+    /* This process never calls uTofu: it sees how its child ends. */
+    CONF_CHECK(pipe(fds) == 0, "pipe: %s", strerror(errno));
+    child = fork();
+    CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(CONF_TIMEOUT);
+        dup2(fds[1], STDERR_FILENO);
+        close(fds[0]);
+        unread_notices(num, overflows);
+        _exit(0);
+    }
+    close(fds[1]);
+    while ((used < sizeof(text) - 1) &&
+           ((got = read(fds[0], text + used, sizeof(text) - 1 - used)) > 0)) {
+        used += got;
+    }
+    close(fds[0]);
+    CONF_CHECK(waitpid(child, &status, 0) == child, "waitpid");
+    conf_barrier();
+    if (!overflows) {
+        CONF_CHECK(status == 0, "status 0x%x: %s", status, text);
+        return;
+    }
+    CONF_CHECK(status != 0, "the process went on");
+    message = strstr(text, "utofu: asynchronous error: MRQ Overflow on TNI ");
+    CONF_CHECK((message != NULL) &&
+                       (sscanf(message, "utofu: asynchronous error: MRQ "
+                               "Overflow on TNI %d CQ %d", &tni, &cq) == 2),
+               "status 0x%x, message: %s", status, text);
+}
+
+CONF_TEST("4.3.2.3", mrq_holds_its_entries, 2,
+          "an MRQ of UTOFU_NUM_MRQ_ENTRIES = 2Ki keeps 2000 notices that "
+          "nobody reads")
+{
+    overflow(2000, false);
+}
+
+CONF_TEST("7", mrq_overflow, 2,
+          "a process whose MRQ gets far more notices than it has entries ends "
+          "with the message of chapter 7; the sender goes on")
+{
+    overflow(20000, true);
+}

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command uct-tofu, and what it tells shells and build systems."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import uct_tofu
+from uct_tofu import perftest
+
+COMMAND = str(Path(sys.executable).with_name("uct-tofu"))
+
+
+@pytest.fixture
+def cli(processes, tmp_path):
+    """cli(*arguments) -> (exit code, output), in an empty directory."""
+
+    def run(*arguments, env=None, timeout=100):
+        return processes.run(
+            [COMMAND, *arguments],
+            cwd=tmp_path,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+        )
+
+    return run
+
+
+def test_help_names_every_command(cli):
+    code, output = cli("--help")
+    assert code == 0
+    for name in ("cflags", "env", "info", "libs", "perftest", "plugin-dir"):
+        assert re.search(rf"^  {name}\b", output, re.M)
+        assert cli(name, "--help")[0] == 0
+
+
+def test_version(cli):
+    code, output = cli("--version")
+    assert code == 0 and uct_tofu.__version__ in output
+
+
+def test_plugin_dir_holds_the_plugin(cli):
+    code, output = cli("plugin-dir")
+    folder = Path(output.strip())
+    assert code == 0 and folder == Path(uct_tofu.plugin_dir())
+    for suffix in (".so", ".so.0", ".so.0.0.0"):
+        assert (folder / f"libuct_utofu{suffix}").is_file()
+
+
+def test_info_in_words(cli):
+    code, output = cli("info", env={"UCT_TOFU_BACKEND": "emulator"})
+    assert code == 0, output
+    assert "emulator" in output and uct_tofu.emulator_path() in output
+    assert "UCX lists utofu on tofu0" in output
+    assert "16777215" in output
+
+
+def test_info_as_json(cli):
+    code, output = cli("info", "--json", env={"UCT_TOFU_BACKEND": "emulator"})
+    data = json.loads(output)
+    assert code == 0
+    assert data["backend"]["kind"] == "emulator"
+    assert data["backend"]["onesided_tnis"]
+    assert len(data["backend"]["coords"]) == 6
+    assert data["transport"] == {"listed": True, "devices": ["tofu0"], "reasons": []}
+    assert data["ucx"]["version"].startswith("1.22")
+
+
+def test_info_says_why_not(cli):
+    """A backend that cannot be loaded is told in words, with exit code 1."""
+    code, output = cli("info", env={"UCT_TOFU_BACKEND": "nonsense"})
+    assert code == 1
+    assert "UCX does not list utofu" in output and "nonsense" in output
+    code, output = cli("info", "--json", env={"UCX_MODULES": "^utofu"})
+    data = json.loads(output)
+    assert code == 1 and not data["transport"]["listed"]
+    assert any("UCX_MODULES" in reason for reason in data["transport"]["reasons"])
+
+
+def test_flags_build_a_utofu_program(cli, cc, tmp_path, processes):
+    source = tmp_path / "coords.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <utofu.h>\n"
+        "int main(void)\n{\n    uint8_t c[6];\n"
+        "    if (utofu_query_my_coords(c) != UTOFU_SUCCESS) return 1;\n"
+        '    printf("%d %d %d %d %d %d\\n", c[0], c[1], c[2], c[3], c[4], c[5]);\n'
+        "    return 0;\n}\n"
+    )
+    program = tmp_path / "coords"
+    flags = shlex.split(cli("cflags")[1])
+    libs = shlex.split(cli("libs")[1])
+    subprocess.run([*cc, *flags, str(source), "-o", str(program), *libs], check=True)
+    code, output = processes.run([str(program)])
+    assert code == 0 and len(output.split()) == 6
+
+
+def test_pkg_config(tmp_path):
+    tool = shutil.which("pkg-config")
+    if tool is None:
+        pytest.skip("pkg-config is not installed")
+    env = {**os.environ, "PKG_CONFIG_PATH": uct_tofu.lib_dir() + "/pkgconfig"}
+    output = subprocess.run(
+        [tool, "--cflags", "--libs", "utofu"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    include = next(word[2:] for word in output if word.startswith("-I"))
+    lib = next(word[2:] for word in output if word.startswith("-L"))
+    assert (Path(include) / "utofu.h").is_file()
+    assert (Path(lib) / "libtofucom.so").is_file() and "-ltofucom" in output
+
+
+def test_env_is_for_a_shell(cli, processes, ucx_dir):
+    """After eval, stock ucx_info finds the transport."""
+    exports = cli("env", "--tls", "utofu,self")[1]
+    script = f'{exports}\n"{ucx_dir}/bin/ucx_info" -d\necho "tls=$UCX_TLS"\n'
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    code, output = processes.run(["sh", "-euc", script], env=env)
+    assert code == 0, output
+    assert "Transport: utofu" in output and "tls=utofu,self" in output
+
+
+def test_perftest_prints_table_and_verdict(cli, tmp_path):
+    code, output = cli(
+        "perftest", "--size", "8,4K", "--iters", "2000", "--json", "result.json"
+    )
+    assert code == 0, output
+    assert re.search(r"^put_lat +short +8 B +2000 ", output, re.M)
+    assert re.search(r"^put_bw +zcopy +4 KiB +2000 ", output, re.M)
+    assert re.search(
+        r"^utofu on (emulator|tofu) \(.*\): put 8 B [\d.]+ us, "
+        r"put peak [\d.]+ GB/s at ",
+        output,
+        re.M,
+    )
+    results = json.loads((tmp_path / "result.json").read_text())["results"]
+    assert [(r["test"], r["size"]) for r in results] == [
+        ("put_lat", 8),
+        ("put_lat", 4096),
+        ("put_bw", 8),
+        ("put_bw", 4096),
+    ]
+    assert all(0 < r["latency"] < 1 and r["bandwidth"] > 0 for r in results)
+
+
+@pytest.mark.parametrize("test", ["am_lat", "fadd", "tag_lat", "ucp_put_lat"])
+def test_perftest_other_tests(cli, test):
+    code, output = cli("perftest", "--test", test, "--size", "8", "--iters", "1000")
+    assert code == 0, output
+    assert f"{test.removesuffix('_lat')} 8 B" in output
+
+
+def test_perftest_over_stock_transport(cli):
+    code, output = cli(
+        "perftest",
+        "--transport",
+        "sysv",
+        "--test",
+        "put_lat",
+        "--size",
+        "8",
+        "--iters",
+        "1000",
+    )
+    assert code == 0, output
+    assert output.splitlines()[-1].startswith("sysv: put 8 B ")
+
+
+def test_perftest_reports_the_tools_error(cli):
+    code, output = cli("perftest", "--transport", "nosuch", "--size", "8")
+    assert code == 1
+    assert "Transport nosuch was not found" in output
+    code, output = cli("perftest", "--size", "8x")
+    assert code == 2 and "is not a size" in output
+
+
+def _descendants(pid):
+    found, todo = set(), [pid]
+    while todo:
+        parent = todo.pop()
+        for entry in Path("/proc").iterdir():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            if int(fields[1]) == parent:
+                found.add(int(entry.name))
+                todo.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_perftest_leaves_no_child_behind(processes, sent, tmp_path):
+    """However it ends, both ucx_perftest end with it."""
+    process = processes.start(
+        [
+            COMMAND,
+            "perftest",
+            "--test",
+            "put_lat",
+            "--size",
+            "8",
+            "--iters",
+            "2000000000",
+        ],
+        cwd=tmp_path,
+    )
+    deadline = time.monotonic() + 20
+    children = set()
+    while len(children) < 2 and time.monotonic() < deadline:
+        children = _descendants(process.pid)
+        time.sleep(0.05)
+    assert len(children) == 2
+    process.send_signal(sent)
+    assert process.wait(20) != 0
+    deadline = time.monotonic() + 10
+    alive = children
+    while alive and time.monotonic() < deadline:
+        alive = {pid for pid in children if _runs(pid)}
+        time.sleep(0.05)
+    assert not alive
+
+
+def _runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_cpus_are_two_when_there_are_two():
+    first, second = perftest.choose_cpus()
+    allowed = os.sched_getaffinity(0)
+    assert {first, second} <= allowed
+    assert (first != second) == (len(allowed) > 1)

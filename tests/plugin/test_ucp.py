@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Data through stock UCP on this transport alone, checked byte by byte."""
+import re
+
+import pytest
+
+from plugin_support import SOURCE
+
+PROGRAM = SOURCE.parent / "tests" / "plugin" / "c" / "ucp_check.c"
+
+
+@pytest.fixture
+def check(build, run, env):
+    def function(mode, timeout=90, **variables):
+        process = run([build(PROGRAM, libs=("ucp", "ucs")), mode],
+                      {**env, "UCX_TLS": "utofu", **variables}, timeout)
+        assert process.out.endswith("ok\n"), str(process)
+        for word in ("ERROR", "WARN"):
+            assert word not in process.out + process.err, str(process)
+        return process
+
+    return function
+
+
+def test_content(check):
+    check("none")
+
+
+def test_content_with_error_handling(check):
+    check("peer")
+
+
+@pytest.mark.parametrize("scheme", ["put_zcopy", "get_zcopy", "am"])
+def test_rendezvous(check, scheme):
+    check("none", UCX_RNDV_SCHEME=scheme, UCX_RNDV_THRESH="1k")
+
+
+def test_lanes(check):
+    """UCP takes zero-copy put and get of this transport for large messages, and
+    its short messages for small ones."""
+    text = check("none", UCX_PROTO_INFO="y").out
+    assert "utofu/tofu0" in text, text
+    used = set(re.findall(r"(\w+)/(?:\w+)\s*\|?", text))
+    assert "tcp" not in used and "posix" not in used
+    rows = [line for line in text.splitlines() if "utofu/tofu0" in line]
+    assert any("short" in row for row in rows), text
+    assert any("zero-copy" in row for row in rows), text
+
+
+def test_with_other_transports(check):
+    """Beside others the transport does not get in the way."""
+    check("none", UCX_TLS="all")
+
+
+def test_fallback(check):
+    """Without a backend the same program runs on what else is there."""
+    check("none", UCX_TLS="utofu,tcp", UCX_UTOFU_BACKEND="tofu")

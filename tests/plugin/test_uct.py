@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs of ours on libuct: content, order, guard zones, bad input, failures."""
+import pytest
+
+from plugin_support import SOURCE
+
+HERE = SOURCE.parent / "tests" / "plugin" / "c"
+FLAGS = [f"-I{SOURCE / 'plugin'}", f"-I{HERE}"]
+
+
+@pytest.fixture
+def program(build, run, env):
+    def function(name, *args, timeout=60, **variables):
+        process = run([build(HERE / f"{name}.c", flags=FLAGS), *args],
+                      {**env, **variables}, timeout)
+        assert process.out.splitlines()[-1:] == ["ok"], str(process)
+        return process
+
+    return function
+
+
+@pytest.mark.parametrize("memory", ["md", "malloc"])
+@pytest.mark.parametrize("where", ["local", "pair"])
+def test_rma(program, where, memory):
+    program("uct_rma", where, memory)
+
+
+@pytest.mark.parametrize("where", ["local", "loopback", "pair"])
+def test_am(program, where):
+    program("uct_am", where)
+
+
+@pytest.mark.parametrize("where", ["local", "pair"])
+def test_am_few_resources(program, where):
+    """The smallest queues: everything goes through the pending queue."""
+    program("uct_am", where, UCX_UTOFU_RX_SLOTS="8", UCX_UTOFU_RX_SHORT_SLOTS="8",
+            UCX_UTOFU_TX_BOUNCE="2", UCX_UTOFU_TX_NOTIFIED="2",
+            UTOFU_NUM_MRQ_ENTRIES="2048")
+
+
+def test_am_seg_size(program):
+    program("uct_am", "pair", UCX_UTOFU_AM_SEG_SIZE="1k")
+    program("uct_am", "pair", UCX_UTOFU_AM_SEG_SIZE="32k", UCX_UTOFU_RX_SLOTS="16")
+
+
+def test_address(program):
+    program("uct_address")
+
+
+@pytest.mark.parametrize("what", ["put", "get", "am"])
+def test_peer_killed(program, what):
+    process = program("uct_failure", what)
+    # How much of it is shown is for UCX_UTOFU_FAILURE to say.
+    assert "peer failed" not in process.out + process.err, str(process)
+
+
+def test_peer_killed_is_logged(program):
+    process = program("uct_failure", "put", UCX_UTOFU_FAILURE="warn")
+    assert (process.out + process.err).count("peer failed") == 1, str(process)
