@@ -68,6 +68,7 @@ int emu_topology_init(uint32_t slot, uint8_t coords[6]);
 
 struct emu_peer_seg { /* a peer's memfd, mapped here */
     uint32_t gen;
+    bool     cut_off; /* it became shorter than what is registered */
     void     *base;
     uint64_t size;
 };
@@ -249,6 +250,8 @@ int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p);
 /* Translate a STag; MRQ_RMT_STADD: not registered. */
 int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **region_p);
 int emu_peer_mem_fd(struct emu_peer_process *proc);
+/* The file of a region was cut off under an operation: no more direct access. */
+int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries);
 int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer);
 
@@ -260,6 +263,11 @@ struct emu_vma {
     char     path[256];
 };
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
+
+/* emu_fault.c: mappings of files that a peer may cut off (lock held) */
+void emu_fault_guard(int fd, void *base, uint64_t size);
+void emu_fault_unguard(void *base);
+extern __thread int emu_fault_seen __attribute__((tls_model("initial-exec")));
 
 /* emu_mem.c */
 int emu_mem_init(struct emu_vcq *vcq);

@@ -429,6 +429,10 @@ static inline int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src
     }
     if (emu_likely(r->direct)) {
         copy_tail_last((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
+        if (emu_unlikely(emu_fault_seen)) {
+            code = emu_region_cut_off(peer, r);
+            goto failed;
+        }
     } else {
         code = private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
                              (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
@@ -540,6 +544,10 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     if (emu_likely(r->direct)) {
         atomic_thread_fence(memory_order_acquire);
         copy_tail_last(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
+        if (emu_unlikely(emu_fault_seen)) {
+            code = emu_region_cut_off(peer, r);
+            goto failed;
+        }
     } else {
         code = private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
         if (code != UTOFU_SUCCESS) {
@@ -583,6 +591,10 @@ static inline int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op
     addr = r->base + EMU_STADD_OFF(rmt_stadd);
     if (emu_likely(r->direct)) {
         old = emu_armw_direct(op, size, (void *)addr, operand, compare);
+        if (emu_unlikely(emu_fault_seen)) {
+            code = emu_region_cut_off(peer, r);
+            goto failed;
+        }
     } else {
         code = emu_service_armw(peer, op, size, operand, compare, rmt_stadd, addr, &old);
         if (code != UTOFU_SUCCESS) {

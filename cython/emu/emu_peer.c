@@ -145,6 +145,9 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
         }
     }
     seg = &proc->segs[index];
+    if (seg->cut_off && (seg->gen == gen)) {
+        return NULL;
+    }
     if ((seg->base != NULL) && (seg->gen == gen) && (seg->size >= need)) {
         return seg->base;
     }
@@ -159,6 +162,8 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
                     fd, 0);
         if (base == MAP_FAILED) {
             base = NULL;
+        } else {
+            emu_fault_guard(fd, base, (uint64_t)st.st_size);
         }
     }
     close(fd);
@@ -166,11 +171,13 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
         /* An older mapping stays when it is of the same file (another VCQ may use
          * pointers into it); one of another file has no user left. */
         if ((seg->base != NULL) && (seg->gen != gen)) {
+            emu_fault_unguard(seg->base);
             munmap(seg->base, seg->size);
         }
-        seg->base = base;
-        seg->size = (uint64_t)st.st_size;
-        seg->gen  = gen;
+        seg->base    = base;
+        seg->size    = (uint64_t)st.st_size;
+        seg->gen     = gen;
+        seg->cut_off = false;
     }
     return base;
 }
@@ -267,6 +274,20 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     r->seq_p = &e->seq;
     *r_p     = r;
     return UTOFU_SUCCESS;
+}
+
+int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
+{
+    const struct emu_stag *e = &peer->stags[r->stag];
+
+    emu_fault_seen = 0;
+    pthread_mutex_lock(&emu_g.lock);
+    if ((peer->proc->segs != NULL) && (e->seg < EMU_MAX_SEGS)) {
+        peer->proc->segs[e->seg].cut_off = true;
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+    r->stag = UINT32_MAX; /* translated again, by system calls this time */
+    return UTOFU_ERR_MRQ_RMT_MEMORY;
 }
 
 /* --------------------------------------------------------------------- VCQs */

@@ -478,8 +478,13 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
             uint32_t posted = EMU_MBOX_POSTED;
 
             if (atomic_load(peer->gen_p) != peer->gen) {
-                code = UTOFU_ERR_MRQ_PEER;
-                break;
+                /* Nobody will take it, or a dead process holds it.  While a live
+                 * one holds it, it is not ours to give back: wait. */
+                if (atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_FREE) ||
+                    !emu_slot_alive(&emu_g.control->slot[peer->proc->slot])) {
+                    return UTOFU_ERR_MRQ_PEER;
+                }
+                continue;
             }
             /* A stopped target can't answer and can't touch the memory either: a
              * network interface would go on, so we do it from here. */

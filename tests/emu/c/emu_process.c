@@ -86,6 +86,41 @@ CONF_TEST("process", test_emu_without_process_vm, 2,
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("process", test_emu_strong_order_without_process_vm, 2,
+          "there too the last word of a STRONG_ORDER put is visible last")
+{
+    enum { SIZE = 4096, WORDS = SIZE / 8, ROUNDS = 20000 };
+    const int          calls[] = {SYS_process_vm_writev, SYS_process_vm_readv};
+    volatile uint64_t *words   = aligned_alloc(SIZE, SIZE);
+    uint64_t          *source  = aligned_alloc(SIZE, SIZE);
+    struct conf_vcq    vcq;
+    utofu_stadd_t      stadds[CONF_MAX_PROCS], lcl;
+
+    refuse_syscalls(calls, 2, EPERM);
+    memset((void *)words, 0, SIZE);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, (void *)words, SIZE, stadds);
+    if (conf_rank == 0) {
+        lcl = conf_reg(&vcq, source, SIZE, 0);
+        for (uint64_t round = 1; round <= ROUNDS; round++) {
+            for (unsigned i = 0; i < WORDS; i++) {
+                source[i] = round;
+            }
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], lcl, stadds[1], SIZE, 0, CONF_STRONG, NULL));
+        }
+    } else {
+        for (uint64_t last = 0; last < ROUNDS;) {
+            last = __atomic_load_n(&words[WORDS - 1], __ATOMIC_ACQUIRE);
+            for (unsigned i = 0; i < WORDS - 1; i++) {
+                CONF_CHECK(words[i] >= last, "word %u is of put %llu, the last word of put %llu", i,
+                           (unsigned long long)words[i], (unsigned long long)last);
+            }
+        }
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("process", test_emu_without_procmap_query, 2,
           "on kernels that answer no questions about mappings by ioctl, /proc/self/maps is read")
 {
