@@ -5,21 +5,11 @@
 #include "harness.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define REMOTE_STADD UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_MEMORY
-
-/* Put 8 bytes from a registered word of this rank and wait for the end. */
-static void put_word(const struct conf_vcq *vcq, utofu_vcq_id_t id,
-                     utofu_stadd_t lcl, utofu_stadd_t rmt)
-{
-    CONF_POST(vcq->hdl,
-              utofu_put(vcq->hdl, id, lcl, rmt, 8, 1, CONF_LMRQ, NULL));
-    CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_LCL_PUT, id, 1, NULL);
-}
 
 CONF_TEST("3.6.1.1", same_region_twice, 2,
           "the same region has the same STADD each time and stays registered "
@@ -51,7 +41,7 @@ CONF_TEST("3.6.1.1", same_region_twice, 2,
         CONF_CODE(utofu_dereg_mem(vcq.hdl, first, 0), UTOFU_ERR_INVALID_STADD);
     } else {
         conf_barrier();
-        put_word(&vcq, vcq.peer[1], lcl, stadds[1] + 3 * 8);
+        conf_put_word(&vcq, vcq.peer[1], lcl, stadds[1] + 3 * 8);
         conf_barrier();
         conf_barrier();
         CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], lcl, stadds[1] + 4 * 8, 8, 5, 0,
@@ -61,45 +51,6 @@ CONF_TEST("3.6.1.1", same_region_twice, 2,
         conf_barrier();
         conf_dereg(&vcq, first);
         conf_dereg(&vcq, first);
-    }
-    conf_dereg(&vcq, lcl);
-    conf_vcq_close(&vcq);
-}
-
-CONF_TEST("3.6", register_again_elsewhere, 2,
-          "memory that is registered, deregistered and released again and "
-          "again is always reached where it is now")
-{
-    enum { ROUNDS = 100 };
-    static const enum conf_kind kinds[] = {CONF_MEM_ANON, CONF_MEM_MEMFD,
-                                           CONF_MEM_MALLOC,
-                                           CONF_MEM_ANON_SHARED};
-    struct conf_vcq vcq;
-    struct conf_mem mem;
-    utofu_stadd_t   stadds[2], lcl;
-    uint64_t        source;
-    int             round;
-
-    conf_vcq_open(&vcq, 0, 0);
-    lcl = conf_reg(&vcq, &source, sizeof(source), 0);
-    for (round = 0; round < ROUNDS; round++) {
-        conf_mem_alloc(&mem, kinds[round % CONF_LEN(kinds)],
-                       8192 + round % 5 * 4096);
-        conf_reg_all(&vcq, mem.addr, mem.size, stadds);
-        if (conf_rank == 0) {
-            source = round + 1;
-            put_word(&vcq, vcq.peer[1], lcl, stadds[1] + mem.size - 8);
-        }
-        conf_barrier();
-        if (conf_rank == 1) {
-            CONF_CHECK(*(uint64_t *)(mem.addr + mem.size - 8) ==
-                               (uint64_t)round + 1,
-                       "round %d: the put did not reach the %s", round,
-                       conf_kind_name(mem.kind));
-        }
-        conf_dereg(&vcq, stadds[conf_rank]);
-        conf_mem_free(&mem);
-        conf_barrier();
     }
     conf_dereg(&vcq, lcl);
     conf_vcq_close(&vcq);
@@ -122,9 +73,9 @@ CONF_TEST("3.6", overlapping_regions, 2,
     mine[2] = conf_reg(&vcq, bytes, sizeof(bytes), 0);
     conf_exchange(mine, sizeof(mine), all);
     if (conf_rank == 0) {
-        put_word(&vcq, vcq.peer[1], lcl, all[3] + 1200);
-        put_word(&vcq, vcq.peer[1], lcl, all[4] + 300);
-        put_word(&vcq, vcq.peer[1], lcl, all[5] + 4088);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[3] + 1200);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[4] + 300);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[5] + 4088);
     }
     conf_barrier();
     if (conf_rank == 1) {
@@ -136,8 +87,8 @@ CONF_TEST("3.6", overlapping_regions, 2,
     conf_dereg(&vcq, mine[1]);
     conf_barrier();
     if (conf_rank == 0) {
-        put_word(&vcq, vcq.peer[1], lcl, all[3] + 1200);
-        put_word(&vcq, vcq.peer[1], lcl, all[5] + 2000);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[3] + 1200);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[5] + 2000);
     }
     conf_barrier();
     if (conf_rank == 1) {
@@ -170,7 +121,7 @@ CONF_TEST("3.6", many_regions, 2,
     conf_exchange(mine, sizeof(mine), all);
     for (i = 0; (i < REGIONS) && (conf_rank == 0); i++) {
         source = i + 1;
-        put_word(&vcq, vcq.peer[1], lcl, all[REGIONS + i] + i % 32);
+        conf_put_word(&vcq, vcq.peer[1], lcl, all[REGIONS + i] + i % 32);
     }
     conf_barrier();
     for (i = 0; (i < REGIONS) && (conf_rank == 1); i++) {
@@ -254,213 +205,6 @@ CONF_TEST("3.6", offset_arithmetic, 2,
     conf_dereg(&vcq, stadds[conf_rank]);
     conf_vcq_close(&vcq);
     munmap(bytes, SIZE);
-}
-
-CONF_TEST("3.6.1.2", stag_is_predictable, 2,
-          "the STADD of a reserved STag is known from utofu_query_stadd before "
-          "and after it was registered, here and at a peer, and does not "
-          "depend on the memory")
-{
-    enum { SIZE = 8192 };
-    unsigned        num_stags = conf_caps()->num_reserved_stags, stag;
-    struct conf_vcq vcq, other;
-    unsigned char  *a = aligned_alloc(4096, SIZE), *b = aligned_alloc(4096,
-                                                                      SIZE);
-    utofu_stadd_t   before, got, later, stadds[2];
-    uint64_t        source = 99;
-    utofu_stadd_t   lcl;
-
-    memset(a, 0, SIZE);
-    memset(b, 0, SIZE);
-    conf_vcq_open(&vcq, 0, 0);
-    conf_vcq_open(&other, 1, 0);
-    lcl = conf_reg(&vcq, &source, sizeof(source), 0);
-    for (stag = 0; stag < num_stags; stag += 5) {
-        CONF_OK(utofu_query_stadd(vcq.id, stag, &before));
-        CONF_OK(utofu_reg_mem_with_stag(vcq.hdl, a, SIZE, stag, 0, &got));
-        CONF_CHECK(got == before, "STag %u: 0x%" PRIx64 ", predicted 0x%" PRIx64,
-                   stag, got, before);
-        conf_exchange(&got, sizeof(got), stadds);
-        CONF_OK(utofu_query_stadd(vcq.peer[1 - conf_rank], stag, &later));
-        CONF_CHECK(later == stadds[1 - conf_rank],
-                   "STag %u of the peer: 0x%" PRIx64 ", it has 0x%" PRIx64,
-                   stag, later, stadds[1 - conf_rank]);
-        CONF_CHECK(stadds[0] == stadds[1], "STag %u depends on the process",
-                   stag);
-        if (conf_rank == 0) {
-            put_word(&vcq, vcq.peer[1], lcl, later + stag * 8);
-        }
-        conf_barrier();
-        CONF_CHECK((conf_rank == 0) || (*(uint64_t *)(a + stag * 8) == 99),
-                   "a put to STag %u did not arrive", stag);
-        conf_dereg(&vcq, got);
-        CONF_OK(utofu_reg_mem_with_stag(vcq.hdl, b, 256, stag,
-                                        UTOFU_REG_MEM_FLAG_READ_ONLY, &later));
-        CONF_CHECK(later == got, "STag %u depends on the memory", stag);
-        CONF_OK(utofu_reg_mem_with_stag(other.hdl, b, 512, stag, 0, &later));
-        CONF_CHECK(later == got, "STag %u depends on the VCQ", stag);
-        conf_dereg(&vcq, got);
-        conf_dereg(&other, later);
-    }
-    conf_dereg(&vcq, lcl);
-    conf_vcq_close(&vcq);
-    conf_vcq_close(&other);
-    free(a);
-    free(b);
-}
-
-CONF_TEST("3.6.1.2", all_stags_at_once, 2,
-          "all reserved STags of a VCQ can be in use at once, each with its "
-          "own memory; one in use is USED; ordinary registrations go on")
-{
-    unsigned        n = conf_caps()->num_reserved_stags, stag;
-    struct conf_vcq vcq;
-    unsigned char  *bytes = aligned_alloc(4096, n * 256);
-    utofu_stadd_t   stadd, lcl, extra;
-    uint64_t        source;
-
-    memset(bytes, 0, n * 256);
-    conf_vcq_open(&vcq, 0, 0);
-    lcl = conf_reg(&vcq, &source, sizeof(source), 0);
-    for (stag = 0; stag < n; stag++) {
-        CONF_OK(utofu_reg_mem_with_stag(vcq.hdl, bytes + stag * 256, 256, stag,
-                                        0, &stadd));
-    }
-    for (stag = 0; stag < n; stag++) {
-        CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, 256, stag, 0, &stadd),
-                  UTOFU_ERR_USED);
-    }
-    extra = conf_reg(&vcq, bytes, 100, 0);
-    conf_barrier();
-    for (stag = 0; (stag < n) && (conf_rank == 0); stag++) {
-        source = stag + 1;
-        CONF_OK(utofu_query_stadd(vcq.peer[1], stag, &stadd));
-        put_word(&vcq, vcq.peer[1], lcl, stadd + 248);
-    }
-    conf_barrier();
-    for (stag = 0; (stag < n) && (conf_rank == 1); stag++) {
-        CONF_CHECK(*(uint64_t *)(bytes + stag * 256 + 248) == stag + 1,
-                   "STag %u has another memory", stag);
-    }
-    for (stag = 0; stag < n; stag++) {
-        CONF_OK(utofu_query_stadd(vcq.id, stag, &stadd));
-        conf_dereg(&vcq, stadd);
-    }
-    conf_dereg(&vcq, extra);
-    conf_dereg(&vcq, lcl);
-    conf_vcq_close(&vcq);
-    free(bytes);
-}
-
-CONF_TEST("3.6.1.2", stag_arguments, 1,
-          "address and size must be multiples of stag_address_alignment, the "
-          "STag below num_reserved_stags")
-{
-    size_t          alignment = conf_caps()->stag_address_alignment;
-    unsigned        n         = conf_caps()->num_reserved_stags;
-    struct conf_vcq vcq;
-    unsigned char  *bytes = aligned_alloc(4096, 8192);
-    utofu_stadd_t   stadd;
-
-    conf_vcq_create(&vcq, 0, 0);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes + 1, alignment, 0, 0,
-                                      &stadd), UTOFU_ERR_INVALID_ADDRESS);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes + alignment / 2, alignment,
-                                      0, 0, &stadd), UTOFU_ERR_INVALID_ADDRESS);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment + 1, 0, 0,
-                                      &stadd), UTOFU_ERR_INVALID_SIZE);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, 0, 0, 0, &stadd),
-              UTOFU_ERR_INVALID_SIZE);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, n, 0, &stadd),
-              UTOFU_ERR_INVALID_STAG);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, UINT32_MAX, 0,
-                                      &stadd), UTOFU_ERR_INVALID_STAG);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, 0, 2, &stadd),
-              UTOFU_ERR_INVALID_FLAGS);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, 0, 0, NULL),
-              UTOFU_ERR_INVALID_POINTER);
-    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, NULL, alignment, 0, 0, &stadd),
-              UTOFU_ERR_INVALID_POINTER, UTOFU_ERR_INVALID_ADDRESS);
-    CONF_CODE(utofu_query_stadd(vcq.id, n, &stadd), UTOFU_ERR_INVALID_STAG);
-    CONF_CODE(utofu_query_stadd(vcq.id, 0, NULL), UTOFU_ERR_INVALID_POINTER);
-    CONF_CODE(utofu_query_stadd(UINT64_MAX, 0, &stadd),
-              UTOFU_ERR_INVALID_VCQ_ID);
-    /* Nothing of this took the STag. */
-    CONF_OK(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, 0, 0, &stadd));
-    conf_dereg(&vcq, stadd);
-    conf_vcq_close(&vcq);
-    free(bytes);
-}
-
-CONF_TEST("3.6.1.1", memory_that_cannot_be_registered, 1,
-          "size 0, a null address, memory that is not there, wraps around or "
-          "is not writable without READ_ONLY are refused")
-{
-    struct conf_vcq vcq;
-    size_t          page  = sysconf(_SC_PAGESIZE);
-    unsigned char  *bytes = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    utofu_stadd_t   stadd;
-
-    CONF_CHECK(bytes != MAP_FAILED, "mmap: %s", strerror(errno));
-    memset(bytes, 1, 3 * page);
-    munmap(bytes + page, page);
-    conf_vcq_create(&vcq, 0, 0);
-#define REFUSED(_addr, _size, ...) \
-    CONF_CODE(utofu_reg_mem(vcq.hdl, _addr, _size, 0, &stadd), __VA_ARGS__)
-    REFUSED(bytes, 0, UTOFU_ERR_INVALID_SIZE);
-    REFUSED(NULL, 8, UTOFU_ERR_INVALID_POINTER, UTOFU_ERR_INVALID_ADDRESS);
-    REFUSED(bytes + page, 8, UTOFU_ERR_INVALID_ADDRESS);
-    REFUSED(bytes, 3 * page, UTOFU_ERR_INVALID_ADDRESS);
-    REFUSED(bytes + page - 1, 2, UTOFU_ERR_INVALID_ADDRESS);
-    REFUSED(bytes, SIZE_MAX, UTOFU_ERR_INVALID_SIZE, UTOFU_ERR_INVALID_ADDRESS);
-    REFUSED((void *)(UINTPTR_MAX - 7), 8, UTOFU_ERR_INVALID_ADDRESS);
-    mprotect(bytes, page, PROT_READ);
-    REFUSED(bytes, page, UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_NOT_AVAILABLE);
-    CONF_OK(utofu_reg_mem(vcq.hdl, bytes, page, UTOFU_REG_MEM_FLAG_READ_ONLY,
-                          &stadd));
-    conf_dereg(&vcq, stadd);
-    mprotect(bytes, page, PROT_NONE);
-    CONF_CODE(utofu_reg_mem(vcq.hdl, bytes, page, UTOFU_REG_MEM_FLAG_READ_ONLY,
-                            &stadd), UTOFU_ERR_INVALID_ADDRESS,
-              UTOFU_ERR_NOT_AVAILABLE);
-    CONF_OK(utofu_reg_mem(vcq.hdl, bytes + 2 * page, page, 0, &stadd));
-    conf_dereg(&vcq, stadd);
-    conf_vcq_close(&vcq);
-}
-
-CONF_TEST("3.6.1.4", deregister_arguments, 1,
-          "what is no start of a registration is INVALID_STADD, flags of "
-          "utofu_dereg_mem and unknown ones of utofu_reg_mem INVALID_FLAGS")
-{
-    struct conf_vcq vcq;
-    uint64_t        words[8];
-    utofu_stadd_t   stadd, got;
-    unsigned        bit;
-
-    conf_vcq_create(&vcq, 0, 0);
-    stadd = conf_reg(&vcq, words, sizeof(words), 0);
-    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd + 8, 0), UTOFU_ERR_INVALID_STADD);
-    CONF_CODE(utofu_dereg_mem(vcq.hdl, UINT64_MAX, 0), UTOFU_ERR_INVALID_STADD);
-    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd ^ (UINT64_C(1) << 62), 0),
-              UTOFU_ERR_INVALID_STADD);
-    for (bit = 0; bit < 64; bit++) {
-        CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd, 1UL << bit),
-                  UTOFU_ERR_INVALID_FLAGS);
-        if (bit > 0) {
-            CONF_CODE(utofu_reg_mem(vcq.hdl, words, 8, 1UL << bit, &got),
-                      UTOFU_ERR_INVALID_FLAGS);
-        }
-    }
-    CONF_CODE(utofu_reg_mem(vcq.hdl, words, 8, 0, NULL),
-              UTOFU_ERR_INVALID_POINTER);
-    CONF_CODE(utofu_reg_mem(0, words, 8, 0, &got), UTOFU_ERR_INVALID_VCQ_HDL);
-    CONF_CODE(utofu_reg_mem_with_stag(0, words, 256, 0, 0, &got),
-              UTOFU_ERR_INVALID_VCQ_HDL);
-    CONF_CODE(utofu_dereg_mem(0, stadd, 0), UTOFU_ERR_INVALID_VCQ_HDL);
-    conf_dereg(&vcq, stadd);
-    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd, 0), UTOFU_ERR_INVALID_STADD);
-    conf_vcq_close(&vcq);
 }
 
 CONF_TEST("3.6.2.1", read_only_source, 2,
@@ -583,186 +327,73 @@ CONF_TEST("3.6.2.1", write_to_read_only, 2,
     }
 }
 
-CONF_TEST("3.6", shrunk_file, 2,
-          "a put into a mapping whose file was cut off meanwhile ends, with "
-          "success or an error, and harms neither process")
+CONF_TEST("3.6.1.1", memory_that_cannot_be_registered, 1,
+          "size 0, a null address, memory that is not there, wraps around or "
+          "is not writable without READ_ONLY are refused")
 {
-    struct conf_vcq         vcq;
-    struct conf_mem         mem;
-    struct utofu_mrq_notice notice;
-    size_t                  page = sysconf(_SC_PAGESIZE);
-    utofu_stadd_t           stadds[2], lcl;
-    uint64_t                source = 1;
-    void                   *cbdata;
-    int                     rc;
+    struct conf_vcq vcq;
+    size_t          page  = sysconf(_SC_PAGESIZE);
+    unsigned char  *bytes = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    utofu_stadd_t   stadd;
 
-    conf_vcq_open(&vcq, 0, 0);
-    lcl = conf_reg(&vcq, &source, sizeof(source), 0);
-    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4 * page);
-    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
-    if (conf_rank == 0) {
-        /* The peer's memory has been used before it shrinks. */
-        put_word(&vcq, vcq.peer[1], lcl, stadds[1] + 3 * page);
-    }
-    conf_barrier();
-    if (conf_rank == 1) {
-        /* A sealed file cannot shrink, which is as good an answer. */
-        if (ftruncate(mem.fd, page) != 0) {
-            CONF_CHECK(errno == EPERM, "ftruncate: %s", strerror(errno));
-        }
-    }
-    conf_barrier();
-    if (conf_rank == 0) {
-        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], lcl, stadds[1] + 3 * page + 8,
-                          8, 9, CONF_LMRQ | CONF_TCQ, NULL));
-        rc = CONF_CODE(CONF_WAIT_TCQ(&vcq, &cbdata), UTOFU_SUCCESS,
-                       UTOFU_ERR_TCQ_MEMORY, UTOFU_ERR_TCQ_OTHER);
-        if (rc == UTOFU_SUCCESS) {
-            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS,
-                      UTOFU_ERR_MRQ_RMT_MEMORY, UTOFU_ERR_MRQ_OTHER,
-                      UTOFU_ERR_MRQ_RMT_STADD);
-        }
-        put_word(&vcq, vcq.peer[1], lcl, stadds[1]);
-    }
-    conf_barrier();
-    CONF_CHECK((conf_rank == 0) || (*(uint64_t *)mem.addr == 1),
-               "the page that was left was not reached");
-    conf_dereg(&vcq, stadds[conf_rank]);
-    conf_dereg(&vcq, lcl);
-    conf_vcq_close(&vcq);
-    conf_mem_free(&mem);
-}
-
-CONF_TEST("3.6", unmapped_memory, 2,
-          "a put to registered memory that was unmapped meanwhile ends, with "
-          "success or an error, and harms neither process")
-{
-    static const enum conf_kind kinds[] = {CONF_MEM_ANON, CONF_MEM_MEMFD};
-    struct conf_vcq             vcq;
-    struct conf_mem             mem;
-    struct utofu_mrq_notice     notice;
-    utofu_stadd_t               stadds[2], lcl;
-    uint64_t                    source = 1, word = 0, words[2];
-    size_t                      k;
-
-    conf_vcq_open(&vcq, 0, 0);
-    lcl = conf_reg(&vcq, &source, sizeof(source), 0);
-    words[conf_rank] = conf_reg(&vcq, &word, sizeof(word), 0);
-    conf_exchange(&words[conf_rank], sizeof(words[0]), words);
-    for (k = 0; k < CONF_LEN(kinds); k++) {
-        conf_mem_alloc(&mem, kinds[k], 16384);
-        conf_reg_all(&vcq, mem.addr, mem.size, stadds);
-        if (conf_rank == 0) {
-            put_word(&vcq, vcq.peer[1], lcl, stadds[1]);
-        }
-        conf_barrier();
-        if (conf_rank == 1) {
-            conf_mem_free(&mem);
-        }
-        conf_barrier();
-        if (conf_rank == 0) {
-            CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], lcl, stadds[1], 8, 1,
-                              CONF_LMRQ, NULL));
-            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS,
-                      UTOFU_ERR_MRQ_RMT_MEMORY, UTOFU_ERR_MRQ_OTHER,
-                      UTOFU_ERR_MRQ_RMT_STADD);
-            source = k + 5;
-            put_word(&vcq, vcq.peer[1], lcl, words[1]);
-            conf_mem_free(&mem);
-        }
-        conf_barrier();
-        CONF_CHECK((conf_rank == 0) || (word == k + 5),
-                   "the put after the failed one did not arrive");
-        conf_dereg(&vcq, stadds[conf_rank]);
-    }
-    conf_dereg(&vcq, words[conf_rank]);
-    conf_dereg(&vcq, lcl);
+    CONF_CHECK(bytes != MAP_FAILED, "mmap: %s", strerror(errno));
+    memset(bytes, 1, 3 * page);
+    munmap(bytes + page, page);
+    conf_vcq_create(&vcq, 0, 0);
+#define REFUSED(_addr, _size, ...) \
+    CONF_CODE(utofu_reg_mem(vcq.hdl, _addr, _size, 0, &stadd), __VA_ARGS__)
+    REFUSED(bytes, 0, UTOFU_ERR_INVALID_SIZE);
+    REFUSED(NULL, 8, UTOFU_ERR_INVALID_POINTER, UTOFU_ERR_INVALID_ADDRESS);
+    REFUSED(bytes + page, 8, UTOFU_ERR_INVALID_ADDRESS);
+    REFUSED(bytes, 3 * page, UTOFU_ERR_INVALID_ADDRESS);
+    REFUSED(bytes + page - 1, 2, UTOFU_ERR_INVALID_ADDRESS);
+    REFUSED(bytes, SIZE_MAX, UTOFU_ERR_INVALID_SIZE, UTOFU_ERR_INVALID_ADDRESS);
+    REFUSED((void *)(UINTPTR_MAX - 7), 8, UTOFU_ERR_INVALID_ADDRESS);
+    mprotect(bytes, page, PROT_READ);
+    REFUSED(bytes, page, UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_NOT_AVAILABLE);
+    CONF_OK(utofu_reg_mem(vcq.hdl, bytes, page, UTOFU_REG_MEM_FLAG_READ_ONLY,
+                          &stadd));
+    conf_dereg(&vcq, stadd);
+    mprotect(bytes, page, PROT_NONE);
+    CONF_CODE(utofu_reg_mem(vcq.hdl, bytes, page, UTOFU_REG_MEM_FLAG_READ_ONLY,
+                            &stadd), UTOFU_ERR_INVALID_ADDRESS,
+              UTOFU_ERR_NOT_AVAILABLE);
+    CONF_OK(utofu_reg_mem(vcq.hdl, bytes + 2 * page, page, 0, &stadd));
+    conf_dereg(&vcq, stadd);
     conf_vcq_close(&vcq);
 }
 
-CONF_TEST("3.6", freed_vcq_takes_its_stadds, 2,
-          "a put to a VCQ that was freed with memory registered, and was "
-          "reached before, is an MRQ_PEER error and leaves the memory alone")
+CONF_TEST("3.6.1.4", deregister_arguments, 1,
+          "what is no start of a registration is INVALID_STADD, flags of "
+          "utofu_dereg_mem and unknown ones of utofu_reg_mem INVALID_FLAGS")
 {
-    struct conf_vcq vcq, second;
-    uint64_t        word = 0, source = 3;
-    utofu_stadd_t   stadds[2], lcl;
+    struct conf_vcq vcq;
+    uint64_t        words[8];
+    utofu_stadd_t   stadd, got;
+    unsigned        bit;
 
-    conf_vcq_open(&vcq, 0, 0);
-    conf_vcq_open(&second, 0, 0);
-    lcl = conf_reg(&second, &source, sizeof(source), 0);
-    conf_reg_all(&vcq, &word, sizeof(word), stadds);
-    if (conf_rank == 0) {
-        put_word(&second, vcq.peer[1], lcl, stadds[1]);
+    conf_vcq_create(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, words, sizeof(words), 0);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd + 8, 0), UTOFU_ERR_INVALID_STADD);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, UINT64_MAX, 0), UTOFU_ERR_INVALID_STADD);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd ^ (UINT64_C(1) << 62), 0),
+              UTOFU_ERR_INVALID_STADD);
+    for (bit = 0; bit < 64; bit++) {
+        CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd, 1UL << bit),
+                  UTOFU_ERR_INVALID_FLAGS);
+        if (bit > 0) {
+            CONF_CODE(utofu_reg_mem(vcq.hdl, words, 8, 1UL << bit, &got),
+                      UTOFU_ERR_INVALID_FLAGS);
+        }
     }
-    conf_barrier();
-    if (conf_rank == 1) {
-        CONF_CHECK(word == 3, "the first put did not arrive");
-        word = 0;
-    }
+    CONF_CODE(utofu_reg_mem(vcq.hdl, words, 8, 0, NULL),
+              UTOFU_ERR_INVALID_POINTER);
+    CONF_CODE(utofu_reg_mem(0, words, 8, 0, &got), UTOFU_ERR_INVALID_VCQ_HDL);
+    CONF_CODE(utofu_reg_mem_with_stag(0, words, 256, 0, 0, &got),
+              UTOFU_ERR_INVALID_VCQ_HDL);
+    CONF_CODE(utofu_dereg_mem(0, stadd, 0), UTOFU_ERR_INVALID_VCQ_HDL);
+    conf_dereg(&vcq, stadd);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd, 0), UTOFU_ERR_INVALID_STADD);
     conf_vcq_close(&vcq);
-    conf_barrier();
-    if (conf_rank == 0) {
-        CONF_OK(utofu_put(second.hdl, vcq.peer[1], lcl, stadds[1], 8, 2, 0,
-                          NULL));
-        CONF_EXPECT_MRQ_ERROR(&second, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 2,
-                              UTOFU_ERR_MRQ_PEER);
-    }
-    conf_barrier();
-    CONF_CHECK(word == 0, "a put reached memory of a freed VCQ");
-    conf_dereg(&second, lcl);
-    conf_vcq_close(&second);
-}
-
-CONF_TEST("3.3.1.2", recreated_vcq, 2,
-          "a VCQ that is freed and made again with the same component ID, "
-          "hence the same VCQ ID, takes operations and notices of peers that "
-          "knew the one before, and none that were meant for it")
-{
-    enum { ROUNDS = 60 };
-    struct conf_vcq vcq, mine;
-    uint64_t        words[2], source;
-    utofu_stadd_t   stadds[2], lcl;
-    utofu_vcq_id_t  first[2];
-    int             round;
-
-    conf_vcq_open(&mine, 0, 0);
-    lcl = conf_reg(&mine, &source, sizeof(source), 0);
-    for (round = 0; round < ROUNDS; round++) {
-        memset(&vcq, 0, sizeof(vcq));
-        words[0] = words[1] = 0;
-        CONF_OK(utofu_create_vcq_with_cmp_id(conf_tni(1), 6, 0, &vcq.hdl));
-        CONF_OK(utofu_query_vcq_id(vcq.hdl, &vcq.id));
-        conf_exchange(&vcq.id, sizeof(vcq.id), vcq.peer);
-        if (round == 0) {
-            memcpy(first, vcq.peer, sizeof(first));
-        }
-        CONF_CHECK(memcmp(first, vcq.peer, sizeof(first)) == 0,
-                   "round %d: another VCQ ID", round);
-        conf_reg_all(&vcq, words, sizeof(words), stadds);
-        if (conf_rank == 0) {
-            source = round + 1;
-            CONF_POST(mine.hdl,
-                      utofu_put(mine.hdl, vcq.peer[1], lcl, stadds[1] + 8, 8,
-                                round, CONF_LMRQ | CONF_RMRQ, NULL));
-            CONF_EXPECT_MRQ(&mine, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], round,
-                            NULL);
-            /* Some notices are never read. */
-            CONF_POST(mine.hdl,
-                      utofu_put(mine.hdl, vcq.peer[1], lcl, stadds[1], 8,
-                                200, CONF_LMRQ | CONF_RMRQ, NULL));
-            CONF_EXPECT_MRQ(&mine, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 200,
-                            NULL);
-        } else {
-            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, mine.peer[0], round,
-                            NULL);
-            CONF_CHECK(words[1] == (uint64_t)round + 1, "round %d: data",
-                       round);
-        }
-        conf_barrier();
-        conf_vcq_close(&vcq);
-        conf_barrier();
-    }
-    conf_dereg(&mine, lcl);
-    conf_vcq_close(&mine);
 }

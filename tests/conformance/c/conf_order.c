@@ -32,6 +32,7 @@ struct line {
 
 static void line_open(struct line *l, enum conf_kind kind, size_t size)
 {
+    conf_pin();
     conf_vcq_open(&l->vcq, 0, 0);
     conf_mem_alloc(&l->mem, kind, size);
     conf_mem_alloc(&l->ack, CONF_MEM_MEMFD, 4096);
@@ -143,7 +144,85 @@ CONF_TEST("6.1.3.1", last_word_last_private, 2,
     last_word(CONF_MEM_MALLOC);
 }
 
-/* As above with odd lengths and alignments, polling the last byte only. */
+/* Rank 0 puts without pause words that all hold the number of the round; rank 1
+ * reads the last one, then others: none of them may be older.  Nobody waits, so
+ * rank 1 looks millions of times while data arrives. */
+static void last_word_stream(enum conf_kind kind)
+{
+    static const size_t sizes[] = {64, 128, 512, 2048, 8192, 65536};
+    struct line l;
+    uint64_t   *data, round = 0, last, word, looks = 0, stop = 0;
+    size_t      s, words, i, k;
+    double      end;
+
+    conf_timeout(60);
+    line_open(&l, kind, 65536);
+    data = (uint64_t *)l.mem.addr;
+    for (s = 0; s < CONF_LEN(sizes); s++) {
+        words = sizes[s] / 8;
+        for (i = 0; i < 65536 / 8; i++) {
+            data[i] = round;
+        }
+        conf_barrier();
+        end = conf_now() + 0.4;
+        if (conf_rank == 0) {
+            while ((round % 64 != 0) || (conf_now() < end)) {
+                round++;
+                for (i = 0; i < words; i++) {
+                    data[i] = round;
+                }
+                CONF_POST(l.vcq.hdl,
+                          utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
+                                    l.stadds[1], sizes[s], 0, CONF_STRONG,
+                                    NULL));
+            }
+            CONF_POST(l.vcq.hdl,
+                      utofu_put_piggyback8(l.vcq.hdl, l.vcq.peer[1], s + 1,
+                                           l.acks[1] + 128, 8, 0, CONF_STRONG,
+                                           NULL));
+        }
+        while ((conf_rank == 1) && (stop != s + 1)) {
+            stop = load(l.ack.addr + 128);
+            last = load(&data[words - 1]);
+            /* The neighbours of the last word, the start, places between. */
+            for (k = 0; k < 10; k++) {
+                i = (k < 4) ? words - 2 - k :
+                    (k < 7) ? k - 4 :
+                              (looks * 31 + k * words / 10) % words;
+                word = load(&data[i]);
+                CONF_CHECK(word >= last, "%zu bytes of %s: the last word is of "
+                           "round %" PRIu64 ", word %zu of round %" PRIu64,
+                           sizes[s], conf_kind_name(kind), last, i, word);
+            }
+            looks++;
+            CONF_CHECK((looks % 65536 != 0) ||
+                               (conf_now() < end + CONF_WAIT),
+                       "rank 0 does not end");
+        }
+        conf_barrier();
+        CONF_CHECK((conf_rank == 1) || (round > 100), "%" PRIu64 " rounds",
+                   round);
+        CONF_CHECK((conf_rank == 0) || (data[words - 1] > 100), "no puts seen");
+        round = data[0];
+    }
+    line_close(&l);
+}
+
+CONF_TEST("6.1.3.1", last_word_stream_shared, 2,
+          "a reader that sees the last word of a STRONG_ORDER put sees no "
+          "older data in it, while puts follow each other (shared memory)")
+{
+    last_word_stream(CONF_MEM_MEMFD);
+}
+
+CONF_TEST("6.1.3.1", last_word_stream_private, 2,
+          "a reader that sees the last word of a STRONG_ORDER put sees no "
+          "older data in it, while puts follow each other (private memory)")
+{
+    last_word_stream(CONF_MEM_ANON);
+}
+
+/* Odd lengths and alignments, polling the last byte only. */
 static void last_byte(enum conf_kind kind)
 {
     enum { ROUNDS = 20000, SIZE = 20000 };

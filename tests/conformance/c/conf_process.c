@@ -57,7 +57,7 @@ CONF_TEST("6.1.4.1", children_leave_parent_alone, 2,
             } else if (i == 1) {
                 _exit(0);
             }
-            execl("/bin/true", "true", (char *)NULL);
+            execlp("true", "true", (char *)NULL);
             _exit(127);
         }
         CONF_CHECK((waitpid(child, &status, 0) == child) && (status == 0),

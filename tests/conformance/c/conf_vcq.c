@@ -518,37 +518,3 @@ CONF_TEST("3.3.1.3", freed_handle_is_invalid, 1,
     CONF_CHECK(id == keep.id, "the ID of another VCQ changed");
     conf_vcq_close(&keep);
 }
-
-CONF_TEST("3.3.1.3", resources_return_at_exit, 2,
-          "what a process held is free again after it was killed")
-{
-    utofu_vcq_hdl_t hdls[TNI_VCQS];
-    utofu_vcq_id_t  id = 0, ids[2];
-    size_t          n;
-    double          end;
-    int             rc;
-
-    /* Rank 1 takes every VCQ it can and is killed; if both are processes of
-     * one node, rank 0 can have them afterwards. */
-    if (conf_rank == 1) {
-        for (n = 0; n < TNI_VCQS; n++) {
-            if (utofu_create_vcq(conf_tni(0), 0, &hdls[n]) != UTOFU_SUCCESS) {
-                break;
-            }
-        }
-        CONF_CHECK(n > 0, "rank 1 got no VCQ");
-        id = query_id(hdls[0]);
-    }
-    conf_exchange(&id, sizeof(id), ids);
-    if (conf_rank == 1) {
-        conf_barrier(); /* killed here */
-        CONF_FAIL("rank 1 is alive");
-    }
-    conf_kill(1);
-    end = conf_now() + 5;
-    do {
-        rc = utofu_create_vcq(conf_tni(0), 0, &hdls[0]);
-    } while ((rc != UTOFU_SUCCESS) && (conf_now() < end));
-    CONF_OK(rc);
-    CONF_OK(utofu_free_vcq(hdls[0]));
-}

@@ -69,6 +69,27 @@ double conf_now(void)
     return ts.tv_sec + ts.tv_nsec * 1e-9;
 }
 
+void conf_pin(void)
+{
+    cpu_set_t allowed, own;
+    int       cpu, n = 0;
+
+    if ((sched_getaffinity(0, sizeof(allowed), &allowed) != 0) ||
+        (CPU_COUNT(&allowed) < 2)) {
+        return;
+    }
+    n = conf_rank % CPU_COUNT(&allowed);
+    for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed) && (n-- == 0)) {
+            CPU_ZERO(&own);
+            CPU_SET(cpu, &own);
+            /* Where it is refused the test is weaker, not wrong. */
+            (void)sched_setaffinity(0, sizeof(own), &own);
+            return;
+        }
+    }
+}
+
 void conf_relax(unsigned *spins_p)
 {
     /* Ranks may outnumber the CPUs: a waiter must let the other one run. */

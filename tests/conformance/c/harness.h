@@ -78,6 +78,10 @@ const char *conf_symbol_file(const char *symbol);
 
 double conf_now(void); /* seconds, monotonic */
 
+/* Run this rank on a CPU of its own, as far as there are enough: what is looked
+ * for happens only between processes that run at the same time. */
+void conf_pin(void);
+
 /* Call in a loop that waits: spins, then gives the CPU away. */
 void conf_relax(unsigned *spins_p);
 
@@ -163,6 +167,11 @@ void          conf_dereg(const struct conf_vcq *vcq, utofu_stadd_t stadd);
 /* Every rank registers; stadds has an element per rank. */
 utofu_stadd_t conf_reg_all(const struct conf_vcq *vcq, void *addr, size_t size,
                            utofu_stadd_t *stadds);
+
+/* Put 8 bytes from one registered word to another and wait for the local
+ * notice, the only one. */
+void conf_put_word(const struct conf_vcq *vcq, utofu_vcq_id_t id,
+                   utofu_stadd_t lcl, utofu_stadd_t rmt);
 
 /* Wait for the next entry; returns the code of the poll, never NOT_FOUND. */
 int conf_wait_tcq(const char *file, int line, const struct conf_vcq *vcq,

@@ -55,8 +55,9 @@ static void *map(size_t size, int flags, int fd, off_t offset)
 
 static int make_file(enum conf_kind kind, size_t size)
 {
-    char name[64];
-    int  fd;
+    char  name[64];
+    FILE *file;
+    int   fd;
 
     if (kind == CONF_MEM_SHM) {
         snprintf(name, sizeof(name), "/utofu-conformance-%d", (int)getpid());
@@ -65,10 +66,10 @@ static int make_file(enum conf_kind kind, size_t size)
             shm_unlink(name);
         }
     } else if (kind == CONF_MEM_FILE) {
-        snprintf(name, sizeof(name), "/tmp/utofu-conformance-XXXXXX");
-        fd = mkstemp(name);
-        if (fd >= 0) {
-            unlink(name);
+        file = tmpfile(); /* has no name any more */
+        fd   = (file == NULL) ? -1 : dup(fileno(file));
+        if (file != NULL) {
+            fclose(file);
         }
     } else {
         fd = memfd_create("utofu-conformance", MFD_CLOEXEC);

@@ -190,3 +190,11 @@ void conf_expect_quiet(const char *file, int line, const struct conf_vcq *vcq,
         usleep(200);
     } while (conf_now() < end);
 }
+
+void conf_put_word(const struct conf_vcq *vcq, utofu_vcq_id_t id,
+                   utofu_stadd_t lcl, utofu_stadd_t rmt)
+{
+    CONF_POST(vcq->hdl,
+              utofu_put(vcq->hdl, id, lcl, rmt, 8, 1, CONF_LMRQ, NULL));
+    CONF_EXPECT_MRQ(vcq, UTOFU_MRQ_TYPE_LCL_PUT, id, 1, NULL);
+}
