@@ -337,6 +337,10 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
 tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
                             tofu_completion_t *comp);
 tofu_status_t tofu_ep_fence(tofu_ep_t *ep);
+/* Ask whether the peer is there, without waiting for the answer: OK - asked, and
+ * a failure will be told by err_cb; NO_RESOURCE - call again later; the
+ * endpoint's failure status after it failed. */
+tofu_status_t tofu_ep_check(tofu_ep_t *ep);
 
 /* Queue a request to be called when resources return.  BUSY: they are there
  * now, just send.  While requests are queued, sends on the ep from outside them

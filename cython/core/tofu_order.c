@@ -123,6 +123,23 @@ tofu_status_t tofu_iface_fence(tofu_iface_t *iface)
     return TOFU_OK;
 }
 
+tofu_status_t tofu_ep_check(tofu_ep_t *ep)
+{
+    tofu_status_t status;
+
+    if (ep->flags & TOFU_EP_FAILED) {
+        return (tofu_status_t)ep->status;
+    }
+    if (ep->fences > 0) {
+        return TOFU_OK; /* a flush put that is in flight asks the same */
+    }
+    status = tofu_order_post(ep, ep->peer);
+    if ((status != TOFU_OK) && (status != TOFU_ERR_NO_RESOURCE)) {
+        tofu_ep_fail(ep, status);
+    }
+    return status;
+}
+
 static tofu_status_t tofu_order_take_status(int8_t *flush_status)
 {
     tofu_status_t status = (tofu_status_t)*flush_status;

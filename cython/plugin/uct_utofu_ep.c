@@ -196,6 +196,24 @@ static ucs_status_t uct_utofu_ep_fence(uct_ep_h tl_ep, unsigned flags)
     return uct_utofu_status(tofu_ep_fence(uct_utofu_ep_core(tl_ep)));
 }
 
+/* Without a completion the answer is told by the error handler alone. */
+static ucs_status_t uct_utofu_ep_check(uct_ep_h tl_ep, unsigned flags,
+                                       uct_completion_t *comp)
+{
+    tofu_ep_t *ep = uct_utofu_ep_core(tl_ep);
+    tofu_status_t status;
+
+    if (flags != 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = tofu_ep_check(ep);
+    if ((status == TOFU_OK) && (comp != NULL)) {
+        status = tofu_ep_flush(ep, 0, (tofu_completion_t*)comp);
+    }
+    return uct_utofu_status(status);
+}
+
 static ucs_status_t uct_utofu_ep_pending_add(uct_ep_h tl_ep,
                                              uct_pending_req_t *req,
                                              unsigned flags)
@@ -383,6 +401,7 @@ void uct_utofu_ep_ops_init(uct_iface_ops_t *ops)
     ops->ep_atomic64_fetch = uct_utofu_ep_atomic64_fetch;
     ops->ep_flush          = uct_utofu_ep_flush;
     ops->ep_fence          = uct_utofu_ep_fence;
+    ops->ep_check          = uct_utofu_ep_check;
     ops->ep_pending_add    = uct_utofu_ep_pending_add;
     ops->ep_pending_purge  = uct_utofu_ep_pending_purge;
     ops->ep_create         = uct_utofu_ep_create;

@@ -160,6 +160,21 @@ def test_by_hand_and_loader(ucx, by_hand):
     assert re.search(r"^components .*", process.out, re.M)[0].split().count("utofu") == 1
 
 
+def test_python_package(ucx, run, env, python):
+    """UCX as Python programs load it: RTLD_LOCAL, libraries named .so."""
+    code = """
+import ctypes, libucx
+handles = libucx.load_library()
+uct = [h for h in handles if "libuct.so" in h._name][0]
+components, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_uint()
+assert uct.uct_query_components(ctypes.byref(components), ctypes.byref(count)) == 0
+print(*[components[i].decode() for i in range(count.value)])
+"""
+    del env["LD_LIBRARY_PATH"]
+    process = run([python, "-c", code], env)
+    assert process.out.split().count("utofu") == 1 and process.err == "", str(process)
+
+
 def test_renamed_bundle(ucx, plugin_dir, tmp_path, run, env):
     """UCX inside another package: libraries with a hash in their names."""
     if shutil.which("patchelf") is None:

@@ -100,7 +100,7 @@ UCP_SIZES = [1, 8, 1000, 8192, 100000, 1 << 20, 64 << 20]
     "ucp_am_lat", "ucp_am_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get"])
 def test_ucp(perftest, env, test):
     sane(perftest(["-t", test, "-w", 5],
-                  [["-s", size, "-n", max(1, iterations(size) // 2)]
+                  [["-s", size, "-n", max(2, iterations(size) // 10)]
                    for size in UCP_SIZES], {**env, "UCX_TLS": "utofu"}))
 
 

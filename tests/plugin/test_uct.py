@@ -47,7 +47,7 @@ def test_address(program):
     program("uct_address")
 
 
-@pytest.mark.parametrize("what", ["put", "get", "am"])
+@pytest.mark.parametrize("what", ["put", "get", "am", "check"])
 def test_peer_killed(program, what):
     process = program("uct_failure", what)
     # How much of it is shown is for UCX_UTOFU_FAILURE to say.

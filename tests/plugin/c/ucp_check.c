@@ -3,7 +3,10 @@
  * Data through UCP, checked byte by byte: tag messages (expected and
  * unexpected), active messages (eager and rendezvous), put, get and atomics,
  * between two processes.  Which transport is below is decided by UCX_TLS.
- * Argument: "none" or "peer", the error handling mode of the endpoints.
+ * Argument: "none" or "peer", the error handling mode of the endpoints.  UCP 1.22
+ * has no protocol for atomics by the network on endpoints with error handling, so
+ * these are for "none" only.  "killed": the peer is killed after the first message,
+ * and the endpoint's error handler must be called, once, though nothing is sent.
  */
 #include <ucp/api/ucp.h>
 
@@ -29,6 +32,7 @@
 #define MAX_LENGTH (64ul << 20)
 #define AM_ID      5
 
+static int peer_errors;
 static ucp_context_h context;
 static ucp_worker_h worker;
 static ucp_ep_h ep;
@@ -320,7 +324,7 @@ static void test_rma(int origin, int allocate)
         *(uint64_t*)attr.address = 40;
         barrier();
         barrier();
-        CHECK(*(uint64_t*)attr.address == 123);
+        CHECK(*(uint64_t*)attr.address == (peer_errors ? 40 : 123));
         CHECK(ucp_mem_unmap(context, memh) == UCS_OK);
         free(target);
         return;
@@ -349,6 +353,9 @@ static void test_rma(int origin, int allocate)
         barrier();
     }
     barrier();
+    if (peer_errors) {
+        goto out;
+    }
 
     value               = 2;
     param               = request_param(&done);
@@ -366,21 +373,75 @@ static void test_rma(int origin, int allocate)
                                    rkey, &param), &done);
     CHECK(result == 42);
     flush();
+
+out:
     barrier();
     ucp_rkey_destroy(rkey);
 }
 
 /* ----------------------------------------------------------------------- main */
 
+static int error_expected, errors;
+
 static void error_cb(void *arg, ucp_ep_h failed, ucs_status_t status)
 {
     (void)arg;
-    (void)failed;
-    fprintf(stderr, "endpoint error: %s\n", ucs_status_string(status));
-    exit(1);
+    if (!error_expected) {
+        fprintf(stderr, "endpoint error: %s\n", ucs_status_string(status));
+        exit(1);
+    }
+    CHECK((failed == ep) && (status < 0));
+    ++errors;
 }
 
-static void open_all(int peer_errors)
+static int test_killed(int first, pid_t pid)
+{
+    ucp_request_param_t param;
+    void *request;
+    double end;
+    int done;
+
+    if (!first) {
+        tag_send(1000, 1);
+        flush();
+        for (;;) {
+            ucp_worker_progress(worker);
+        }
+    }
+
+    wait_request(tag_recv_start(1000, 1, &done), &done);
+    verify(buffer, 1000, 1);
+    error_expected = 1;
+    CHECK(kill(pid, SIGKILL) == 0);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    progress_until(&errors);
+
+    /* What is sent now fails, and the endpoint can be closed. */
+    param   = request_param(&done);
+    request = ucp_tag_send_nbx(ep, buffer, 1000, 1, &param);
+    CHECK(UCS_PTR_IS_ERR(request));
+    param              = request_param(&done);
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+    request            = ucp_ep_close_nbx(ep, &param);
+    CHECK(!UCS_PTR_IS_ERR(request));
+    end = now() + 60;
+    while ((request != NULL) &&
+           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+        ucp_worker_progress(worker);
+        CHECK(now() < end);
+    }
+    if (request != NULL) {
+        ucp_request_free(request);
+    }
+    CHECK(errors == 1);
+    ucp_worker_destroy(worker);
+    ucp_cleanup(context);
+    printf("ok\n");
+    return 0;
+}
+
+static void open_all(void)
 {
     ucp_worker_params_t worker_params = {0};
     ucp_ep_params_t ep_params         = {0};
@@ -445,7 +506,11 @@ int main(int argc, char **argv)
     buffer = malloc(MAX_LENGTH);
     CHECK(buffer != NULL);
 
-    open_all(!strcmp(argv[1], "peer"));
+    peer_errors = !!strcmp(argv[1], "none");
+    open_all();
+    if (!strcmp(argv[1], "killed")) {
+        return test_killed(first, pid);
+    }
     test_tag(first);
     test_tag(!first);
     test_am(first);

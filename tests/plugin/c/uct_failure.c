@@ -2,7 +2,8 @@
 /*
  * The peer is killed in the middle of traffic.  The error handler is called once
  * for its endpoint, everything in flight completes, flush returns, and the
- * endpoint to another peer goes on.  Argument: what is sent - put, am or get.
+ * endpoint to another peer goes on.  Argument: what is sent - put, am, get or check
+ * (the question alone whether the peer is there, on an idle endpoint).
  */
 #include "uct_support.h"
 
@@ -84,6 +85,10 @@ static ucs_status_t send_one(struct link *link, const char *what)
         return uct_ep_am_short(link->ep, 1, 0, buffer.data, 8);
     }
 
+    if (!strcmp(what, "check")) {
+        return uct_ep_check(link->ep, 0, NULL);
+    }
+
     comp         = malloc(sizeof(*comp));
     comp->func   = done_cb;
     comp->count  = 1;
@@ -133,6 +138,7 @@ int main(int argc, char **argv)
 
     node_open(&node, error_cb, NULL);
     CHECK(node.attr.cap.flags & UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE);
+    CHECK(node.attr.cap.flags & UCT_IFACE_FLAG_EP_CHECK);
     region_open(&node, &buffer, 65536, 1);
     for (i = 0; i < 2; ++i) {
         recv_all(links[i].fd, &hello, sizeof(hello));
@@ -141,6 +147,13 @@ int main(int argc, char **argv)
         CHECK_OK(uct_rkey_unpack(node.component, hello.rkey, &links[i].rkey));
         send_for(&links[i], argv[1], 100);
         flush_ep(&node, NULL, links[i].ep);
+    }
+
+    for (i = 0; i < 2; ++i) { /* both are there, and the answer says so */
+        comp_init(&comp);
+        RETRY(&node, NULL, status, uct_ep_check(links[i].ep, 0, &comp.super));
+        CHECK_OK(finish(&node, NULL, status, &comp));
+        CHECK(failures[i] == 0);
     }
 
     CHECK(kill(links[0].pid, SIGKILL) == 0);
