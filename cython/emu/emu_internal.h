@@ -20,10 +20,14 @@
 
 #include "emu_shm.h"
 
+/* none of what follows is visible outside: no detours through GOT and PLT */
+#pragma GCC visibility push(hidden)
+
 #define EMU_EXPORT   __attribute__((visibility("default")))
 #define emu_likely(x)   __builtin_expect(!!(x), 1)
 #define emu_unlikely(x) __builtin_expect(!!(x), 0)
-#define EMU_NOINLINE __attribute__((noinline))
+#define EMU_NOINLINE __attribute__((noinline, cold))
+#define EMU_INLINE   static inline __attribute__((always_inline))
 
 #define EMU_TOQ_ENTRIES    2048u /* descriptors of a TOQ; the guide gives no number, hardware holds more than 2000 (2.2.8.1) */
 #define EMU_MAX_PUTGET     16777215u
@@ -283,7 +287,7 @@ EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_peer *peer);
 
 /* The VCQ of a handle, or NULL.  A handle is (serial << 16 | index + 1), so that
  * a stale or random one is told from a live one. */
-static inline struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
+EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
 {
     uint32_t        index = (uint32_t)(hdl & 0xffffu) - 1u;
     struct emu_vcq *vcq;
@@ -298,18 +302,20 @@ static inline struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
     return vcq;
 }
 
-static inline void emu_vcq_lock(struct emu_vcq *vcq)
+EMU_INLINE void emu_vcq_lock(struct emu_vcq *vcq)
 {
     if (vcq->locked) {
         pthread_mutex_lock(&vcq->lock);
     }
 }
 
-static inline void emu_vcq_unlock(struct emu_vcq *vcq)
+EMU_INLINE void emu_vcq_unlock(struct emu_vcq *vcq)
 {
     if (vcq->locked) {
         pthread_mutex_unlock(&vcq->lock);
     }
 }
+
+#pragma GCC visibility pop
 
 #endif /* EMU_INTERNAL_H */

@@ -25,7 +25,7 @@
 
 /* ------------------------------------------------------------- completions */
 
-static inline void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
+EMU_INLINE void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
 {
     struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_tail++ % EMU_TOQ_ENTRIES];
 
@@ -33,7 +33,7 @@ static inline void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
     t->code   = code;
 }
 
-static inline void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
+EMU_INLINE void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
                             uint64_t lcl_stadd, uint64_t rmt_stadd, int code)
 {
     struct emu_mrq_entry *m;
@@ -53,7 +53,7 @@ static inline void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uin
 }
 
 /* Put a notice into the lane towards the peer's VCQ. */
-static inline int lane_push(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
+EMU_INLINE int lane_push(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
                             uint64_t rmt_stadd)
 {
     struct emu_lane_entry *e, *a, *b;
@@ -100,7 +100,7 @@ static inline int lane_push(struct emu_vcq *vcq, struct emu_peer *peer, int type
 /* ------------------------------------------------------------- translation */
 
 /* A STADD of our own VCQ as a pointer. */
-static inline int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length, bool write, char **addr_p)
+EMU_INLINE int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length, bool write, char **addr_p)
 {
     const struct emu_stag *e   = &vcq->stags[EMU_STADD_STAG(stadd)];
     uint64_t               off = EMU_STADD_OFF(stadd);
@@ -120,7 +120,7 @@ static inline int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t leng
 }
 
 /* The region of a remote STADD, checked for [stadd, stadd + length). */
-static inline int remote_region(struct emu_peer *peer, uint64_t stadd, size_t length, bool write, struct emu_region **r_p)
+EMU_INLINE int remote_region(struct emu_peer *peer, uint64_t stadd, size_t length, bool write, struct emu_region **r_p)
 {
     uint32_t           stag = EMU_STADD_STAG(stadd);
     uint64_t           off  = EMU_STADD_OFF(stadd);
@@ -148,7 +148,7 @@ static inline int remote_region(struct emu_peer *peer, uint64_t stadd, size_t le
 /* ------------------------------------------------------------------- copies */
 
 /* The last bytes, up to an aligned 8-byte word, ascending, each a release store */
-static inline void store_tail(char *dst, const char *src, size_t n)
+EMU_INLINE void store_tail(char *dst, const char *src, size_t n)
 {
     if (n == 8) {
         uint64_t v;
@@ -180,7 +180,7 @@ static inline void store_tail(char *dst, const char *src, size_t n)
 }
 
 /* How many bytes of a copy are its tail: those in the last aligned word */
-static inline size_t tail_size(uintptr_t dst, size_t n)
+EMU_INLINE size_t tail_size(uintptr_t dst, size_t n)
 {
     size_t tail = (dst + n) & 7;
 
@@ -188,7 +188,7 @@ static inline size_t tail_size(uintptr_t dst, size_t n)
     return (tail < n) ? tail : n;
 }
 
-static inline void copy_tail_last(char *dst, const char *src, size_t n)
+EMU_INLINE void copy_tail_last(char *dst, const char *src, size_t n)
 {
     if (emu_likely((n == 8) && !((uintptr_t)dst & 7))) {
         store_tail(dst, src, 8);
@@ -202,7 +202,7 @@ static inline void copy_tail_last(char *dst, const char *src, size_t n)
 }
 
 /* Into private memory of a peer.  strong: the last word is to land last. */
-static EMU_NOINLINE int private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong)
+static __attribute__((noinline)) int private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
@@ -257,7 +257,7 @@ static EMU_NOINLINE int private_write(struct emu_peer *peer, uint64_t addr, cons
     return UTOFU_SUCCESS;
 }
 
-static EMU_NOINLINE int private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
+static __attribute__((noinline)) int private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
@@ -299,7 +299,7 @@ static EMU_NOINLINE int private_read(struct emu_peer *peer, uint64_t addr, char 
 
 /* Arguments that every operation has, and a TOQ entry: the VCQ is locked after
  * success.  The order of the checks is that of the arguments. */
-static inline int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long flags, struct emu_vcq **vcq_p)
+EMU_INLINE int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long flags, struct emu_vcq **vcq_p)
 {
     struct emu_vcq *vcq = emu_vcq_of(hdl);
 
@@ -327,7 +327,7 @@ static inline int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long 
 }
 
 /* The peer; an error of the network (no such VCQ) is told from a bad argument. */
-static inline int post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p)
+EMU_INLINE int post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p)
 {
     struct emu_peer *peer = vcq->last;
 
@@ -387,7 +387,7 @@ static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, i
 }
 
 /* Notices of an operation that was carried out. */
-static inline int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_type, uint64_t lcl_end,
+EMU_INLINE int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_type, uint64_t lcl_end,
                             uint64_t rmt_end, uint64_t edata, unsigned long flags, void *cbdata, uint64_t value)
 {
     bool get = lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
@@ -412,7 +412,7 @@ static inline int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_
 }
 
 /* Store n bytes at a remote STADD. */
-static inline int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, uint64_t rmt_stadd, size_t n,
+EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, uint64_t rmt_stadd, size_t n,
                            uint64_t edata, unsigned long flags, void *cbdata)
 {
     struct emu_region *r;
@@ -563,7 +563,7 @@ failed:
                        code);
 }
 
-static inline int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, unsigned size, uint64_t operand,
+EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, unsigned size, uint64_t operand,
                             uint64_t compare, uint64_t rmt_stadd, uint64_t edata, unsigned long flags, void *cbdata)
 {
     struct emu_region *r;
@@ -608,7 +608,7 @@ failed:
                        code);
 }
 
-static inline bool armw_op_valid(enum utofu_armw_op op)
+EMU_INLINE bool armw_op_valid(enum utofu_armw_op op)
 {
     return ((int)op >= UTOFU_ARMW_OP_SWAP) && ((int)op <= UTOFU_ARMW_OP_OR);
 }

@@ -86,7 +86,7 @@ struct emu_lane_entry *emu_lane_next(struct emu_peer *peer)
 
 /* ------------------------------------------------------ lanes, consumer side */
 
-static inline uint64_t entry_seq(const struct emu_lane_entry *e)
+EMU_INLINE uint64_t entry_seq(const struct emu_lane_entry *e)
 {
     return __atomic_load_n(&e->notice.reserved[0], __ATOMIC_ACQUIRE);
 }
@@ -181,7 +181,7 @@ static EMU_NOINLINE void lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
 }
 
 /* Let producers know how far we are */
-static EMU_NOINLINE void lanes_publish(struct emu_vcq *vcq)
+static __attribute__((noinline)) void lanes_publish(struct emu_vcq *vcq)
 {
     for (uint32_t i = 0; i < vcq->num_lanes; i++) {
         struct emu_rx_lane *rx = &vcq->lanes[i];
@@ -194,7 +194,7 @@ static EMU_NOINLINE void lanes_publish(struct emu_vcq *vcq)
     vcq->unpublished = 0;
 }
 
-static inline void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
+EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)rx->lane + EMU_LANE_HEAD);
     struct emu_lane_entry *b = a + EMU_LANE_A;
