@@ -390,7 +390,9 @@ def _run_on_terminal(plan, measure):
     from rich.table import Table
 
     console = Console()
-    table = Table(*_HEADER)
+    table = Table(*_HEADER, box=None)
+    for column in table.columns:
+        column.no_wrap = True
     for column in table.columns[2:]:
         column.justify = "right"
     with Progress(

@@ -3,7 +3,8 @@
  * common.h - two pinned processes, a socket between them, a clock.
  *
  * A kernel is run as: <program> <cpu0> <cpu1> ... ; rank 0 is the parent.  It
- * prints one line "seconds <s>": one-way time, or time per operation.
+ * prints one line "seconds <s>": one-way time, or time per operation, the median
+ * over chunks of the iterations, so that a preemption spoils one chunk only.
  */
 #ifndef PERF_COMMON_H
 #define PERF_COMMON_H
@@ -23,6 +24,8 @@
 #include <unistd.h>
 
 #define PERF_TIME_LIMIT 60 /* seconds until a run is given up */
+#define PERF_CHUNKS     25 /* measured */
+#define PERF_WARMUP     3  /* chunks before them */
 
 struct perf_pair {
     int   rank; /* 0 or 1 */
@@ -46,6 +49,20 @@ static inline double perf_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return ts.tv_sec + (ts.tv_nsec * 1e-9);
+}
+
+static inline int perf_compare(const void *a, const void *b)
+{
+    double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Print the median of the chunks' times, per operation. */
+static inline void perf_report(double *times, long operations)
+{
+    qsort(times, PERF_CHUNKS, sizeof(*times), perf_compare);
+    printf("seconds %.12f\n", times[PERF_CHUNKS / 2] / operations);
 }
 
 /* Fork before any communication library is touched, and pin both sides. */

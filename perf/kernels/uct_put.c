@@ -151,7 +151,6 @@ static void flush(void)
 
 int main(int argc, char **argv)
 {
-    uct_completion_t     comp  = {.func = on_done, .count = 1, .status = UCS_OK};
     uct_completion_t     comps[WINDOW];
     uct_ep_params_t      ep_params = {0};
     struct peer          mine, peer;
@@ -161,18 +160,19 @@ int main(int argc, char **argv)
     uct_rkey_bundle_t    rkey;
     uct_mem_h            memh;
     uct_iov_t            iov;
-    uint8_t              *memory, *out, value;
+    uint8_t              *memory, *out, value = 0;
     size_t               size, out_offset;
     long                 iterations, i;
-    int                  is_bw;
-    double               start = 0;
+    unsigned             count = 0;
+    int                  is_bw, chunk;
+    double               times[PERF_CHUNKS], start;
 
     PERF_CHECK(argc == 9,
                "usage: %s cpu0 cpu1 memory size iterations lat|bw transport "
                "device",
                argv[0]);
     size       = strtoull(argv[4], NULL, 0);
-    iterations = atol(argv[5]);
+    iterations = (atol(argv[5]) + PERF_CHUNKS - 1) / PERF_CHUNKS;
     is_bw      = !strcmp(argv[6], "bw");
     PERF_CHECK((size > 0) && (iterations > 0), "size and iterations");
     perf_pair_start(&pair, atoi(argv[1]), atoi(argv[2]));
@@ -228,41 +228,41 @@ int main(int argc, char **argv)
     iov.stride = 0;
     iov.count  = 1;
     for (i = 0; i < WINDOW; ++i) {
-        comps[i] = comp;
+        comps[i] = (uct_completion_t){.func   = on_done,
+                                      .count  = 1,
+                                      .status = UCS_OK};
     }
-    for (i = -iterations / 10; i < iterations; ++i) {
-        if (i == 0) {
+    for (chunk = -PERF_WARMUP; chunk < PERF_CHUNKS; ++chunk) {
+        start = perf_now();
+        for (i = 0; i < iterations; ++i) {
             if (is_bw) {
-                flush();
-                perf_barrier(&pair);
+                if (pair.rank == 0) {
+                    /* completions come in order, so this one is free again */
+                    put(&iov, peer.address, rkey.rkey,
+                        &comps[count++ % WINDOW], WINDOW);
+                }
+                continue;
             }
-            start = perf_now();
-        }
-        if (is_bw) {
+            while (in_flight) { /* the buffer is not ours before */
+                uct_worker_progress(worker);
+            }
+            value         = value % 251 + 1;
+            out[size - 1] = value;
             if (pair.rank == 0) {
-                /* completions come in order, so slot i is free again */
-                put(&iov, peer.address, rkey.rkey,
-                    &comps[(i + iterations) % WINDOW], WINDOW);
+                put(&iov, peer.address, rkey.rkey, &comps[0], 1);
+                wait_for(&memory[size - 1], value);
+            } else {
+                wait_for(&memory[size - 1], value);
+                put(&iov, peer.address, rkey.rkey, &comps[0], 1);
             }
-            continue;
         }
-        while (in_flight) { /* the buffer is not ours before */
-            uct_worker_progress(worker);
-        }
-        value         = (uint8_t)((i % 251 + 252) % 251 + 1);
-        out[size - 1] = value;
-        if (pair.rank == 0) {
-            put(&iov, peer.address, rkey.rkey, &comp, 1);
-            wait_for(&memory[size - 1], value);
-        } else {
-            wait_for(&memory[size - 1], value);
-            put(&iov, peer.address, rkey.rkey, &comp, 1);
+        if (chunk >= 0) {
+            times[chunk] = perf_now() - start;
         }
     }
     flush();
     if (pair.rank == 0) {
-        printf("seconds %.12f\n",
-               (perf_now() - start) / iterations / (is_bw ? 1 : 2));
+        perf_report(times, is_bw ? iterations : 2 * iterations);
     }
     while (in_flight) {
         uct_worker_progress(worker);

@@ -79,12 +79,13 @@ int main(int argc, char **argv)
     long             iterations, i;
     uint8_t          *memory, *out;
     utofu_stadd_t    out_offset;
-    double           start = 0;
-    uint8_t          value;
+    double           times[PERF_CHUNKS], start;
+    uint8_t          value = 0;
+    int              chunk;
 
     PERF_CHECK(argc == 6, "usage: %s cpu0 cpu1 memory size iterations", argv[0]);
     size       = strtoull(argv[4], NULL, 0);
-    iterations = atol(argv[5]);
+    iterations = (atol(argv[5]) + PERF_CHUNKS - 1) / PERF_CHUNKS;
     PERF_CHECK((size > 0) && (iterations > 0), "size and iterations");
     perf_pair_start(&pair, atoi(argv[1]), atoi(argv[2]));
 
@@ -100,25 +101,28 @@ int main(int argc, char **argv)
     UTOFU_CHECK(utofu_reg_mem(vcq, memory, out_offset + size, 0, &mine.stadd));
     perf_exchange(&pair, &mine, &peer, sizeof(mine));
 
-    for (i = -iterations / 10; i < iterations; ++i) {
-        while (in_flight) { /* the buffer is not ours before */
-            poll_notice();
+    for (chunk = -PERF_WARMUP; chunk < PERF_CHUNKS; ++chunk) {
+        start = perf_now();
+        for (i = 0; i < iterations; ++i) {
+            while (in_flight) { /* the buffer is not ours before */
+                poll_notice();
+            }
+            value         = value % 251 + 1;
+            out[size - 1] = value;
+            if (pair.rank == 0) {
+                put(&peer, mine.stadd + out_offset, peer.stadd, size);
+                wait_for(&memory[size - 1], value);
+            } else {
+                wait_for(&memory[size - 1], value);
+                put(&peer, mine.stadd + out_offset, peer.stadd, size);
+            }
         }
-        value         = (uint8_t)((i % 251 + 252) % 251 + 1);
-        out[size - 1] = value;
-        if (i == 0) {
-            start = perf_now();
-        }
-        if (pair.rank == 0) {
-            put(&peer, mine.stadd + out_offset, peer.stadd, size);
-            wait_for(&memory[size - 1], value);
-        } else {
-            wait_for(&memory[size - 1], value);
-            put(&peer, mine.stadd + out_offset, peer.stadd, size);
+        if (chunk >= 0) {
+            times[chunk] = perf_now() - start;
         }
     }
     if (pair.rank == 0) {
-        printf("seconds %.12f\n", (perf_now() - start) / iterations / 2);
+        perf_report(times, 2 * iterations);
     }
     while (in_flight) {
         poll_notice();

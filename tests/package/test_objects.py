@@ -339,6 +339,7 @@ def test_cycles_are_collected():
         assert alive() is None
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_child_after_fork_harms_nothing(loop):
     md, iface, ep, memory, key = loop
     pid = os.fork()
@@ -484,6 +485,28 @@ def test_dead_peer_is_an_error_in_seconds(peer, md):
                     finish(other.flush)
                 with memoryview(own) as view:
                     assert bytes(view[:2]) == b"on"
+
+
+def test_failed_flush_fails_the_endpoint(peer, md):
+    """The peer dies between a put and its flush: only the flush can notice."""
+    process, _, (device, address, remote, packed) = peer
+    failed = []
+    with Iface(md, on_error=lambda ep, error: failed.append(ep)) as iface:
+        with Endpoint(iface, address, device) as ep, RemoteKey(packed) as key:
+            finish(ep.put_short, b"alive", remote, key)
+            finish(ep.flush)
+            finish(ep.put_short, b"last", remote, key)
+            process.kill()
+            process.join()
+            time.sleep(0.2)  # a death is known after some milliseconds
+            with pytest.raises(TofuOperationError):
+                finish(ep.flush)
+            for _ in range(1000):
+                iface.progress()
+            assert failed == [ep]
+            for post in (lambda: ep.put_short(b"x", remote, key), ep.flush):
+                with pytest.raises(TofuOperationError):
+                    post()
 
 
 # ------------------------------------------------------------------- errors

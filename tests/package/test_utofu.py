@@ -330,6 +330,7 @@ def test_forgotten_objects_warn_and_are_freed(backend):
         assert sum(issubclass(w.category, ResourceWarning) for w in caught) == 2
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_child_after_fork_is_refused_and_harms_nothing(backend):
     with Vcq(backend, backend.onesided_tnis()[0]) as vcq:
         mem = vcq.reg_mem(bytearray(100))
