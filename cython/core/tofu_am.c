@@ -29,7 +29,7 @@ void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
     address->large_count = iface->config.rx_slots;
     address->large_size  = tofu_am_large_size(iface);
     address->seg_size    = (uint32_t)iface->config.am_seg_size;
-    address->entries     = TOFU_REQUEST_ENTRIES;
+    address->incarnation = iface->am->incarnation;
 }
 
 static tofu_status_t tofu_am_reg(tofu_iface_t *iface, unsigned stag,
@@ -208,13 +208,15 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     tofu_list_init(&am->jobs);
     tofu_list_init(&am->lenders);
     tofu_list_init(&am->due);
+    tofu_list_init(&am->gone);
     tofu_list_init(&am->waiting);
     tofu_list_init(&am->chans);
     /* differs from that of an earlier process with the same VCQ */
     clock_gettime(CLOCK_REALTIME, &now);
     am->nonce = (uint32_t)((uint64_t)now.tv_nsec * 2654435761u) ^
                 ((uint32_t)getpid() << 16) ^ (uint32_t)now.tv_sec;
-    am->nonce |= 1;
+    am->nonce      |= 1;
+    am->incarnation = am->nonce;
 
     small_bytes = tofu_am_round((size_t)iface->config.rx_short_slots *
                                         TOFU_AM_SMALL_SIZE,

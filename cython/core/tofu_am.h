@@ -42,6 +42,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
 #define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
+#define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
 #define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
 
 typedef struct tofu_slot_header { /* in front of a message in a large slot */
@@ -119,7 +120,7 @@ struct tofu_chan {
     uint32_t          tries;
     uint32_t          refs;    /* eps */
     uint64_t          retry_ms;
-    uint64_t          since_ms; /* it waits */
+    uint64_t          since_ms; /* it waits, or has no ep */
     utofu_stadd_t     slots;   /* of the peer */
     utofu_stadd_t     table;
     tofu_address_t    remote;
@@ -162,10 +163,13 @@ struct tofu_lender {
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
     uint8_t        dead;       /* take the slots back when depth is 0 */
+    uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
+    unsigned       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
-    tofu_link_t    due;        /* in am->due: must be told what was consumed */
+    tofu_link_t    due;        /* in am->due: must be told what was consumed;
+                                  or in am->gone */
 };
 
 typedef struct tofu_job { /* a request that was not yet answered */
@@ -193,10 +197,12 @@ struct tofu_am {
     tofu_entry_t   *table;
     utofu_stadd_t  table_stadd;
     uint32_t       internal;  /* notices of the core's own operations to come */
-    uint32_t       nonce;
+    uint32_t       nonce;       /* of the last loan asked for */
+    uint32_t       incarnation; /* of the iface */
     tofu_link_t    jobs;
     tofu_link_t    lenders;
     tofu_link_t    due;
+    tofu_link_t    gone;
     tofu_link_t    waiting;   /* tofu_chan_t::link */
     tofu_link_t    chans;     /* tofu_chan_t::all */
     int            short_of_slots;
@@ -223,23 +229,27 @@ void tofu_am_arrived(tofu_iface_t *iface,
                      const struct utofu_mrq_notice *notice);
 void tofu_am_request(tofu_iface_t *iface,
                      const struct utofu_mrq_notice *notice);
-/* Answer requests, tell senders what was consumed, move channels on. */
-unsigned tofu_am_progress(tofu_iface_t *iface);
+/* Answer requests, tell senders what was consumed, move channels on.  mrq_empty:
+ * all that came before was read. */
+unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty);
 void tofu_am_tick(tofu_iface_t *iface);
+/* The peer is gone: what it lent, and what it was lent. */
 void tofu_am_peer_gone(tofu_peer_t *peer);
+/* Only the latter: it posts nothing any more.  What it posted before is still
+ * delivered: its slots are taken back when the MRQ was read to the end. */
+void tofu_am_borrower_gone(tofu_peer_t *peer);
 /* Take back what a sender was lent. */
 void tofu_lender_reclaim(tofu_lender_t *lender);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
 /* Put a word with notice, to know whether the peer lives.  entry: of the request
- * table whose claim is in question, or ~0. */
+ * table whose claim is in question, or ~0; borrower: it is about what we lent. */
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
-                            uint64_t word, uint32_t entry);
+                            uint64_t word, uint32_t entry, int borrower);
 void tofu_am_probed(tofu_op_t *op);
 /* An operation of the core itself may be started. */
 int tofu_am_internal_room(tofu_am_t *am);
-/* A put of the core itself of up to 32 bytes, of which nobody gets a notice
- * unless flags say so. */
+/* A put of the core itself of up to 32 bytes, without local notice. */
 tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
                                   unsigned length, utofu_stadd_t where,
                                   unsigned edata, unsigned long flags);

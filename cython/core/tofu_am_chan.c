@@ -55,8 +55,10 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
         tofu_list_init(&chan->all);
         peer->chan = chan;
     }
-    if (chan->refs == 0) {
-        /* it may be another process by now */
+    if (chan->remote.incarnation != remote->incarnation) {
+        /* another process has the VCQ by now; what the one before it lent went
+         * with it */
+        tofu_chan_reset(chan);
         chan->remote = *remote;
     }
     ++chan->refs;
@@ -100,7 +102,7 @@ static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
 
     chan->request  = (uint8_t)request;
     chan->state    = TOFU_CHAN_CLAIM;
-    chan->entry    = (uint32_t)(hash >> 40) % chan->remote.entries;
+    chan->entry    = (uint32_t)(hash >> 40) % TOFU_REQUEST_ENTRIES;
     chan->tries    = 0;
     chan->retry_ms = 0;
     chan->since_ms = iface->now_ms;
@@ -142,10 +144,9 @@ void tofu_chan_put(tofu_chan_t *chan)
     if (--chan->refs > 0) {
         return;
     }
-    chan->want = 0;
-    if (chan->state == TOFU_CHAN_OPEN) {
-        tofu_chan_release(chan);
-    } /* on the way to be: released when it is */
+    /* Slots are kept for a while: eps come and go.  See tofu_chans_tick. */
+    chan->want     = 0;
+    chan->since_ms = chan->peer->iface->now_ms;
 }
 
 /* ----------------------------------------------------------------- credit */
@@ -261,8 +262,8 @@ void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
         chan->state = TOFU_CHAN_CLAIMED;
     } else {
         chan->state = TOFU_CHAN_CLAIM;
-        chan->entry = (chan->entry + 1) % chan->remote.entries;
-        if (++chan->tries % chan->remote.entries == 0) {
+        chan->entry = (chan->entry + 1) % TOFU_REQUEST_ENTRIES;
+        if (++chan->tries % TOFU_REQUEST_ENTRIES == 0) {
             /* all taken: they queue there already, no hurry */
             chan->retry_ms = am->iface->now_ms + 5;
         }
@@ -288,6 +289,9 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
                                   TOFU_EDATA(TOFU_KIND_REQUEST, 0),
                                   UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
     if (status != TOFU_OK) {
+        if (status != TOFU_ERR_NO_RESOURCE) {
+            tofu_peer_failed(peer, status, 1);
+        }
         return 0;
     }
     chan->state    = TOFU_CHAN_ASKED;
@@ -345,12 +349,10 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
             tofu_peer_failed(chan->peer, TOFU_ERR_IO_ERROR, 1);
             return 1;
         }
-        chan->state = TOFU_CHAN_OPEN;
-        chan->want  = 0;
+        chan->state    = TOFU_CHAN_OPEN;
+        chan->want     = 0;
+        chan->since_ms = iface->now_ms;
         tofu_list_del(&chan->link);
-        if (chan->refs == 0) {
-            tofu_chan_release(chan); /* nobody is left to use it */
-        }
         return 1;
     }
     if ((chan->request == TOFU_REQUEST_RELEASE) &&
@@ -408,12 +410,15 @@ void tofu_chans_tick(tofu_iface_t *iface)
     while (link != &am->chans) {
         tofu_chan_t *chan = tofu_container(link, tofu_chan_t, all);
 
-        if ((chan->state == TOFU_CHAN_OPEN) && tofu_chan_recalled(chan)) {
+        if ((chan->state == TOFU_CHAN_OPEN) &&
+            (tofu_chan_recalled(chan) ||
+             ((chan->refs == 0) &&
+              (iface->now_ms - chan->since_ms >= TOFU_AM_IDLE_MS)))) {
             tofu_chan_release(chan);
         }
         if ((chan->want || (chan->state == TOFU_CHAN_ASKED)) &&
             (iface->now_ms - chan->since_ms >= TOFU_AM_PROBE_MS)) {
-            if (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u) ==
+            if (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u, 0) ==
                 TOFU_ERR_NO_RESOURCE) {
                 return; /* the next tick goes on */
             }

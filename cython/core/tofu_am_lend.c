@@ -82,6 +82,19 @@ void tofu_lender_reclaim(tofu_lender_t *lender)
     tofu_am_update_work(am);
 }
 
+static void tofu_lender_gone(tofu_lender_t *lender)
+{
+    tofu_am_t *am = lender->peer->iface->am;
+
+    if (!lender->gone) {
+        lender->gone      = 1;
+        lender->gone_call = am->iface->calls;
+        tofu_list_del(&lender->due);
+        tofu_list_add(&am->gone, &lender->due);
+        am->iface->work |= TOFU_WORK_AM;
+    }
+}
+
 /* ------------------------------------------------------------- operations */
 
 int tofu_am_internal_room(tofu_am_t *am)
@@ -104,14 +117,12 @@ tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
                                tofu_cbdata(peer, TOFU_CB_PEER)));
     if (status == TOFU_OK) {
         ++iface->stats.credit_tx;
-    } else if (status != TOFU_ERR_NO_RESOURCE) {
-        tofu_peer_failed(peer, status, 1);
     }
     return status;
 }
 
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
-                            uint64_t word, uint32_t entry)
+                            uint64_t word, uint32_t entry, int borrower)
 {
     tofu_iface_t  *iface = peer->iface;
     tofu_status_t status;
@@ -127,7 +138,8 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     if (op == NULL) {
         return TOFU_ERR_NO_RESOURCE;
     }
-    op->probe.entry = entry;
+    op->probe.entry    = entry;
+    op->probe.borrower = (uint8_t)borrower;
     status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
                        iface->fn.put_piggyback8(
                                iface->vcq, peer->vcq_id, word, where, 8,
@@ -138,7 +150,11 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     if (status != TOFU_OK) {
         tofu_op_free(iface, op);
         if (status != TOFU_ERR_NO_RESOURCE) {
-            tofu_peer_failed(peer, status, 1);
+            if (borrower) {
+                tofu_am_borrower_gone(peer);
+            } else {
+                tofu_peer_failed(peer, status, 1);
+            }
         }
         return status;
     }
@@ -175,15 +191,19 @@ void tofu_am_probed(tofu_op_t *op)
     if (op->status == TOFU_OK) {
         return;
     }
-    if (entry < TOFU_REQUEST_ENTRIES) {
-        /* the claimant is dead, or cannot be reached, so nor answered */
-        if (atomic_load(&am->table[entry].claim) == mine) {
-            tofu_entry_free(am, entry);
-        }
-    } else if (op->status != TOFU_ERR_CANCELED) {
-        /* no scratch page, or no mailbox: not a VCQ of ours any more */
-        tofu_peer_failed(peer, (tofu_status_t)op->status, 1);
+    if (op->status == TOFU_ERR_CANCELED) {
+        return;
     }
+    /* dead, or no scratch page or mailbox there: not a VCQ of ours any more */
+    if (!op->probe.borrower) {
+        tofu_peer_failed(peer, (tofu_status_t)op->status, 1);
+        return;
+    }
+    if ((entry < TOFU_REQUEST_ENTRIES) &&
+        (atomic_load(&am->table[entry].claim) == mine)) {
+        tofu_entry_free(am, entry);
+    }
+    tofu_am_borrower_gone(peer);
 }
 
 void tofu_lender_report(tofu_lender_t *lender)
@@ -196,6 +216,9 @@ void tofu_lender_report(tofu_lender_t *lender)
     tofu_status_t status;
     uint64_t      word;
 
+    if (lender->gone) {
+        return;
+    }
     word   = (s & 0xffffffull) | ((l & 0xffffffull) << 24) |
            ((uint64_t)(lender->nonce & 0xffff) << 48);
     /* ordered, or an older count might land after a newer one */
@@ -204,24 +227,23 @@ void tofu_lender_report(tofu_lender_t *lender)
                                iface->vcq, peer->vcq_id, word,
                                lender->mailbox +
                                        offsetof(tofu_mailbox_t, credit),
-                               8, TOFU_EDATA(TOFU_KIND_SILENT, 0),
+                               8, TOFU_EDATA_CONTROL,
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER,
                                tofu_cbdata(peer, TOFU_CB_PEER)));
     if (TOFU_LIKELY(status == TOFU_OK)) {
-        if (peer->lender != lender) {
-            return; /* reclaimed by what the TCQ told, and freed */
-        }
         ++iface->stats.credit_tx;
         small->reported = s;
         large->reported = l;
-        tofu_list_del(&lender->due);
+        if (!lender->gone) {
+            tofu_list_del(&lender->due);
+        }
     } else if (status == TOFU_ERR_NO_RESOURCE) {
-        if ((peer->lender == lender) && tofu_list_empty(&lender->due)) {
+        if (!lender->gone && tofu_list_empty(&lender->due)) {
             tofu_list_add(&iface->am->due, &lender->due);
             iface->work |= TOFU_WORK_AM;
         }
     } else {
-        tofu_peer_failed(peer, status, 1);
+        tofu_am_borrower_gone(peer);
     }
 }
 
@@ -299,7 +321,7 @@ static tofu_status_t tofu_job_answer(const tofu_job_t *job,
     body[3] = ((uint64_t)job->nonce << 32) | answer;
     return tofu_am_post_silent(job->peer, body, sizeof(body),
                                job->mailbox + offsetof(tofu_mailbox_t, grant),
-                               TOFU_EDATA(TOFU_KIND_SILENT, 0), 0);
+                               TOFU_EDATA_CONTROL, 0);
 }
 
 typedef enum { TOFU_JOB_DONE, TOFU_JOB_LATER, TOFU_JOB_NO_SLOTS } tofu_job_end_t;
@@ -312,7 +334,8 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
 
     if (peer->lender != NULL) {
         /* who had this VCQ before died without a word */
-        tofu_lender_reclaim(peer->lender);
+        tofu_lender_gone(peer->lender);
+        return TOFU_JOB_NO_SLOTS;
     }
     lender = calloc(1, sizeof(*lender));
     if (lender == NULL) {
@@ -403,6 +426,7 @@ restart: /* after every answer: it may have failed a peer, and freed its jobs */
 void tofu_am_update_work(tofu_am_t *am)
 {
     if (!tofu_list_empty(&am->waiting) || !tofu_list_empty(&am->due) ||
+        !tofu_list_empty(&am->gone) ||
         (!tofu_list_empty(&am->jobs) && !am->short_of_slots)) {
         am->iface->work |= TOFU_WORK_AM;
     } else {
@@ -410,7 +434,7 @@ void tofu_am_update_work(tofu_am_t *am)
     }
 }
 
-unsigned tofu_am_progress(tofu_iface_t *iface)
+unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
 {
     tofu_am_t   *am    = iface->am;
     unsigned    count  = 0;
@@ -422,6 +446,15 @@ unsigned tofu_am_progress(tofu_iface_t *iface)
         if (am->due.next == link) {
             break; /* the TOQ is full */
         }
+        ++count;
+    }
+    while (mrq_empty && !tofu_list_empty(&am->gone)) {
+        tofu_lender_t *lender = tofu_container(am->gone.next, tofu_lender_t,
+                                               due);
+        if (lender->gone_call == iface->calls) {
+            break; /* found after the MRQ was read: more may have come since */
+        }
+        tofu_lender_reclaim(lender);
         ++count;
     }
     if (!tofu_list_empty(&am->jobs) && !am->short_of_slots) {
@@ -465,14 +498,14 @@ static void tofu_am_recall(tofu_am_t *am)
             tofu_list_del(&lender->link);
             tofu_list_add(&am->lenders, &lender->link);
             lender->last_seen = arrived;
-            if (lender->dead || (idle_only && !idle)) {
+            if (lender->dead || lender->gone || (idle_only && !idle)) {
                 continue;
             }
             /* the peer may fail in this call, and the lender be freed */
             if (tofu_am_probe(lender->peer,
                               lender->mailbox +
                                       offsetof(tofu_mailbox_t, recall),
-                              lender->nonce, ~0u) == TOFU_ERR_NO_RESOURCE) {
+                              lender->nonce, ~0u, 1) == TOFU_ERR_NO_RESOURCE) {
                 return;
             }
             ++asked;
@@ -484,10 +517,11 @@ static void tofu_am_recall(tofu_am_t *am)
  * alive? */
 static void tofu_am_check_claims(tofu_am_t *am)
 {
-    tofu_iface_t *iface = am->iface;
-    tofu_peer_t  *peer;
-    uint64_t     claim;
-    uint32_t     i;
+    tofu_iface_t  *iface = am->iface;
+    utofu_stadd_t stadd;
+    tofu_peer_t   *peer;
+    uint64_t      claim;
+    uint32_t      i;
 
     for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
         claim = atomic_load_explicit(&am->table[i].claim, memory_order_relaxed);
@@ -500,11 +534,15 @@ static void tofu_am_check_claims(tofu_am_t *am)
             continue;
         }
         am->claim_since_ms[i] = iface->now_ms;
-        if (tofu_peer_get(iface, claim ^ TOFU_CLAIM_KEY, &peer) != TOFU_OK) {
+        if (iface->fn.query_stadd(claim ^ TOFU_CLAIM_KEY, TOFU_STAG_SCRATCH,
+                                  &stadd) != UTOFU_SUCCESS) {
             tofu_entry_free(am, i); /* not a VCQ ID: garbage was written here */
-            continue;
+            tofu_iface_drop(iface, TOFU_LOGGED_REQUEST,
+                            "a request for slots that is not in order", claim);
+        } else if (tofu_peer_get(iface, claim ^ TOFU_CLAIM_KEY, &peer) ==
+                   TOFU_OK) {
+            tofu_am_probe(peer, peer->scratch, 0, i, 1);
         }
-        tofu_am_probe(peer, peer->scratch, 0, i);
     }
 }
 
@@ -519,19 +557,24 @@ void tofu_am_tick(tofu_iface_t *iface)
     tofu_chans_tick(iface);
 }
 
-void tofu_am_peer_gone(tofu_peer_t *peer)
+void tofu_am_borrower_gone(tofu_peer_t *peer)
 {
     tofu_am_t *am = peer->iface->am;
     uint32_t  i;
 
     if (peer->lender != NULL) {
-        tofu_lender_reclaim(peer->lender);
+        tofu_lender_gone(peer->lender);
     }
     for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
         if ((am->job[i].type != 0) && (am->job[i].peer == peer)) {
             tofu_entry_free(am, i);
         }
     }
+}
+
+void tofu_am_peer_gone(tofu_peer_t *peer)
+{
+    tofu_am_borrower_gone(peer);
     if (peer->chan != NULL) {
         tofu_chan_reset(peer->chan);
     }

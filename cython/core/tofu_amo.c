@@ -90,7 +90,7 @@ tofu_status_t tofu_ep_atomic_post(tofu_ep_t *ep, tofu_atomic_op_t op,
     }
     status = tofu_amo_armw(ep, armw_op, size, value,
                            rkey->stadd + (remote_addr - rkey->base),
-                           TOFU_EDATA(TOFU_KIND_SILENT, 0), 0,
+                           TOFU_EDATA_USER, 0,
                            tofu_cbdata(ep->rma_peer, TOFU_CB_PEER));
     return TOFU_UNLIKELY(status == TOFU_ERR_NO_RESOURCE) ?
                    tofu_ep_starve(ep, TOFU_STARVED_TOQ) :

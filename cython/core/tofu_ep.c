@@ -89,7 +89,8 @@ int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
 
     return (tofu_wire_unpack_address(iface_addr, iface_addr_len, &address,
                                      reason, sizeof(reason)) == TOFU_OK) &&
-           (address.vcq_id == ep->peer->vcq_id);
+           (address.vcq_id == ep->peer->vcq_id) &&
+           (address.incarnation == ep->chan->remote.incarnation);
 }
 
 tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep)

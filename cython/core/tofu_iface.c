@@ -297,7 +297,7 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
     }
     if ((a.small_size != TOFU_AM_SMALL_SIZE) ||
         (a.large_size < sizeof(tofu_slot_header_t) + a.seg_size) ||
-        (a.small_count < TOFU_AM_MIN_WINDOW) || (a.entries == 0) ||
+        (a.small_count < TOFU_AM_MIN_WINDOW) ||
         (a.large_count < TOFU_AM_MIN_WINDOW)) {
         snprintf(reason, reason_size,
                  "the iface address describes receive slots that can't be");

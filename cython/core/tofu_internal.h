@@ -17,21 +17,15 @@
 #define TOFU_INTERNAL_H
 
 #include "tofu.h"
+#include "tofu_md.h"
+#include "tofu_util.h"
 
 #include <tofu_dl.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #pragma GCC visibility push(hidden)
-
-#define TOFU_LIKELY(cond)    __builtin_expect(!!(cond), 1)
-#define TOFU_UNLIKELY(cond)  __builtin_expect(!!(cond), 0)
-#define TOFU_NOINLINE        __attribute__((noinline))
-#define TOFU_PRINTF(f, a)    __attribute__((format(printf, f, a)))
-#define tofu_container(ptr, type, member) \
-    ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* Reserved STags of a VCQ of ours (utofu_reg_mem_with_stag) */
 enum {
@@ -45,101 +39,6 @@ enum {
 #define TOFU_MAX_SHORT        32u /* of a piggyback put */
 #define TOFU_MAX_ZCOPY        ((size_t)1 << 46)
 #define TOFU_INTERNAL_NOTICES 16u /* of the core's own operations, see tofu_am.h */
-
-/* ------------------------------------------------------------------ lists */
-
-typedef struct tofu_link {
-    struct tofu_link *next, *prev;
-} tofu_link_t;
-
-static inline void tofu_list_init(tofu_link_t *head)
-{
-    head->next = head->prev = head;
-}
-
-static inline int tofu_list_empty(const tofu_link_t *head)
-{
-    return head->next == head;
-}
-
-static inline void tofu_list_add(tofu_link_t *head, tofu_link_t *link)
-{
-    link->prev       = head->prev;
-    link->next       = head;
-    head->prev->next = link;
-    head->prev       = link;
-}
-
-/* Also makes link a list of its own, so that deleting twice does no harm. */
-static inline void tofu_list_del(tofu_link_t *link)
-{
-    link->prev->next = link->next;
-    link->next->prev = link->prev;
-    tofu_list_init(link);
-}
-
-/* --------------------------------------------------------------------- md */
-
-typedef struct tofu_arena tofu_arena_t;
-
-/* STADDs of a memory handle on the VCQs of ifaces, by iface index.  An entry is
- * valid for the iface whose (process-wide unique) generation it holds. */
-typedef struct tofu_lcl_table {
-    struct tofu_lcl_table *older; /* readers may still look at it */
-    unsigned              size;
-    struct {
-        _Atomic uint64_t generation;
-        utofu_stadd_t    stadd;
-    } entry[];
-} tofu_lcl_table_t;
-
-struct tofu_mem {
-    tofu_md_t                 *md;
-    char                      *address;
-    size_t                    length;
-    unsigned                  flags;   /* TOFU_MEM_* */
-    unsigned                  refs;    /* under md->lock */
-    utofu_stadd_t             stadd;   /* on the md's VCQ */
-    tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
-    uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
-    _Atomic(tofu_lcl_table_t*) lcl;
-};
-
-struct tofu_md {
-    const struct tofu_backend  *backend;
-    struct tofu_functions      fn;
-    utofu_tni_id_t             tni;
-    struct utofu_onesided_caps caps;
-    utofu_vcq_hdl_t            vcq;
-    utofu_vcq_id_t             vcq_id;
-    size_t                     page_size;
-    size_t                     arena_chunk;
-    void                       *scratch;
-    utofu_stadd_t              scratch_stadd;
-
-    pthread_mutex_t            lock;     /* all below */
-    tofu_mem_t                 **regs;   /* live registrations by address */
-    size_t                     num_regs, max_regs;
-    tofu_arena_t               *arenas;
-    tofu_iface_t               **ifaces; /* by index; NULL: free */
-    unsigned                   num_ifaces;
-};
-
-struct tofu_rkey {
-    uint64_t       base;       /* address in the target process */
-    uint64_t       length;
-    uint64_t       wr_length;  /* length, or 0 when it is read-only */
-    utofu_vcq_id_t vcq_id;     /* of the target md */
-    utofu_stadd_t  stadd;      /* of base */
-};
-
-/* Raw pages for the core itself: from the arenas, registered by nobody. */
-tofu_status_t tofu_arena_get(tofu_md_t *md, size_t length, void **address_p,
-                             tofu_arena_t **arena_p);
-void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
-                    size_t length);
-void tofu_arena_cleanup(tofu_md_t *md);
-void tofu_reg_cleanup(tofu_md_t *md);
 
 /* --------------------------------------------------- peers and operations */
 
@@ -164,8 +63,14 @@ enum {
     TOFU_KIND_AM_SMALL = 0,
     TOFU_KIND_AM_LARGE = 1,
     TOFU_KIND_REQUEST  = 2, /* an entry of the request table was written */
-    TOFU_KIND_SILENT   = 3  /* put or atomic of which nobody gets a notice */
+    TOFU_KIND_SILENT   = 3  /* nobody gets a notice; the id is one of: */
 };
+enum {
+    TOFU_SILENT_USER    = 0, /* put or atomic of a user */
+    TOFU_SILENT_CONTROL = 1  /* what the receiver of AMs tells senders */
+};
+#define TOFU_EDATA_USER    TOFU_EDATA(TOFU_KIND_SILENT, TOFU_SILENT_USER)
+#define TOFU_EDATA_CONTROL TOFU_EDATA(TOFU_KIND_SILENT, TOFU_SILENT_CONTROL)
 
 /*
  * Callback data of utofu_poll_tcq.  Low bits: what it points to.
@@ -267,7 +172,8 @@ struct tofu_op {
             uint32_t nonce; /* of the channel when it was posted */
         } claim;
         struct {
-            uint32_t entry; /* of the own request table, or ~0 */
+            uint32_t entry;   /* of the own request table, or ~0 */
+            uint8_t  borrower; /* asked because of what we lent to the peer */
         } probe;
         struct {
             uint32_t count; /* operations to wait for */
@@ -422,14 +328,6 @@ enum {
     TOFU_LOGGED_REMOTE   = 16
 };
 
-/* ------------------------------------------------------------- tofu_log.c */
-
-void tofu_log(int level, const char *fmt, ...) TOFU_PRINTF(2, 3);
-#define tofu_error(...) tofu_log(0, __VA_ARGS__)
-#define tofu_warn(...)  tofu_log(1, __VA_ARGS__)
-#define tofu_info(...)  tofu_log(2, __VA_ARGS__)
-#define tofu_debug(...) tofu_log(3, __VA_ARGS__)
-
 /* ------------------------------------------------------------ tofu_wire.c */
 
 uint32_t tofu_wire_checksum(const void *data, size_t size);
@@ -439,7 +337,8 @@ typedef struct tofu_address { /* a packed iface address, in words */
     uint32_t       small_count, small_size;
     uint32_t       large_count, large_size; /* large_size: slot, header included */
     uint32_t       seg_size;
-    uint32_t       entries;                 /* of the request table */
+    uint32_t       incarnation; /* tells ifaces that had the VCQ ID one after
+                                   the other apart */
 } tofu_address_t;
 
 #define TOFU_ADDRESS_SIZE 40u
@@ -655,14 +554,6 @@ void tofu_iface_fatal(tofu_iface_t *iface, const char *call, int code);
 tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
                                        size_t size, tofu_address_t *address_p,
                                        char *reason, size_t reason_size);
-
-/* ------------------------------------------------------------- tofu_md.c */
-
-tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
-                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p);
-/* A page under TOFU_STAG_SCRATCH of a VCQ. */
-tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
-                                void **page_p, tofu_arena_t **arena_p);
 
 /* ------------------------------------------------------------ tofu_attr.c */
 

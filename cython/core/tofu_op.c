@@ -290,6 +290,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     tofu_status_t status = TOFU_OK;
     tofu_peer_t   *peer  = iface->last_peer;
     tofu_op_t     *op;
+    int           gone;
 
     if (TOFU_UNLIKELY((peer == NULL) || (peer->vcq_id != notice->vcq_id))) {
         peer = tofu_peer_find(iface, notice->vcq_id);
@@ -307,10 +308,15 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
                    (unsigned long long)iface->vcq_id,
                    (unsigned long long)peer->vcq_id, tofu_code_name(code));
         if (!(notice->edata & TOFU_EDATA_OP)) {
-            tofu_peer_failed(peer, status,
-                             (code == UTOFU_ERR_MRQ_PEER) ||
-                                     ((notice->edata >> 5) !=
-                                      TOFU_KIND_SILENT));
+            if (notice->edata == TOFU_EDATA_CONTROL) {
+                /* It was for a sender that is not there any more, perhaps after
+                 * an orderly end.  No ep of ours had a part in it. */
+                tofu_am_borrower_gone(peer);
+            } else {
+                tofu_peer_failed(peer, status,
+                                 (code == UTOFU_ERR_MRQ_PEER) ||
+                                         (notice->edata != TOFU_EDATA_USER));
+            }
             return;
         }
     }
@@ -340,8 +346,10 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
         }
     }
     /* a callback may close nothing but eps, so peer stays */
+    gone = (code == UTOFU_ERR_MRQ_PEER) &&
+           !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
     tofu_op_notice(iface, op, status, 1);
-    if (TOFU_UNLIKELY(code == UTOFU_ERR_MRQ_PEER)) {
+    if (TOFU_UNLIKELY(gone)) {
         tofu_peer_failed(peer, status, 1);
     }
 }

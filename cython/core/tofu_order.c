@@ -123,6 +123,24 @@ tofu_status_t tofu_iface_fence(tofu_iface_t *iface)
     return TOFU_OK;
 }
 
+/* Is a flush put of the ep on its way to its AM peer?  One to another target (an
+ * md, perhaps of another process) says nothing about that peer. */
+static int tofu_order_asked(const tofu_ep_t *ep)
+{
+    const tofu_link_t *head = &ep->peer->fifo;
+    const tofu_link_t *link;
+
+    for (link = head->next; (ep->fences > 0) && (link != head);
+         link = link->next) {
+        const tofu_op_t *op = tofu_container(link, const tofu_op_t, link);
+        if ((op->ep == ep) && ((op->kind == TOFU_OP_FLUSH) ||
+                               (op->kind == TOFU_OP_FENCE))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 tofu_status_t tofu_ep_check(tofu_ep_t *ep)
 {
     tofu_status_t status;
@@ -130,8 +148,8 @@ tofu_status_t tofu_ep_check(tofu_ep_t *ep)
     if (ep->flags & TOFU_EP_FAILED) {
         return (tofu_status_t)ep->status;
     }
-    if (ep->fences > 0) {
-        return TOFU_OK; /* a flush put that is in flight asks the same */
+    if (tofu_order_asked(ep)) {
+        return TOFU_OK;
     }
     status = tofu_order_post(ep, ep->peer);
     if ((status != TOFU_OK) && (status != TOFU_ERR_NO_RESOURCE)) {

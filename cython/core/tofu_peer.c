@@ -116,10 +116,8 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
             tofu_ep_fail(ep, status);
         }
     }
-    if (gone || (peer->lender != NULL)) {
-        tofu_am_peer_gone(peer);
-    }
     if (gone) {
+        tofu_am_peer_gone(peer);
         tofu_peer_abort(peer, status);
     }
 }

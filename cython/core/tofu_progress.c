@@ -114,7 +114,8 @@ static void tofu_iface_look_at_clock(tofu_iface_t *iface)
 }
 
 static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
-                                                       unsigned count)
+                                                       unsigned count,
+                                                       int mrq_empty)
 {
     if (iface->calls % TOFU_CLOCK_PERIOD == 0) {
         tofu_iface_look_at_clock(iface);
@@ -127,7 +128,7 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
         count += tofu_iface_serve_done(iface);
     }
     if (iface->work & TOFU_WORK_AM) {
-        count += tofu_am_progress(iface);
+        count += tofu_am_progress(iface, mrq_empty);
     }
     if (iface->work & TOFU_WORK_TURNS) {
         count += tofu_iface_serve_turns(iface);
@@ -166,7 +167,8 @@ unsigned tofu_iface_progress(tofu_iface_t *iface)
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
                        TOFU_POSTS_UNSEEN))) {
-        return tofu_iface_progress_more(iface, count);
+        return tofu_iface_progress_more(iface, count,
+                                        code == UTOFU_ERR_NOT_FOUND);
     }
     return count;
 }

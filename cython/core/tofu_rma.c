@@ -35,13 +35,13 @@ static inline tofu_status_t tofu_put_piggyback(tofu_iface_t *iface,
         return tofu_post(iface, "utofu_put_piggyback8", ep->rma_vcq, length,
                          iface->fn.put_piggyback8(
                                  iface->vcq, ep->rma_vcq, value, remote,
-                                 sizeof(value), TOFU_EDATA(TOFU_KIND_SILENT, 0),
+                                 sizeof(value), TOFU_EDATA_USER,
                                  iface->put_flags, cbdata));
     }
     return tofu_post(iface, "utofu_put_piggyback", ep->rma_vcq, length,
                      iface->fn.put_piggyback(iface->vcq, ep->rma_vcq,
                                              (void *)buffer, remote, length,
-                                             TOFU_EDATA(TOFU_KIND_SILENT, 0),
+                                             TOFU_EDATA_USER,
                                              iface->put_flags, cbdata));
 }
 
@@ -149,7 +149,7 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
                                  iface->fn.put(iface->vcq, ep->rma_vcq,
                                                bounce->stadd,
                                                rkey->stadd + offset, length,
-                                               TOFU_EDATA(TOFU_KIND_SILENT, 0),
+                                               TOFU_EDATA_USER,
                                                iface->put_flags |
                                                  UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
                                                tofu_cbdata(bounce,

@@ -116,7 +116,7 @@ void tofu_rkey_release(tofu_rkey_t *rkey)
 /*
  * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size(2)
  * 8 vcq_id(8) 16 small slots(4) 20 large slots(4) 24 large slot size(4)
- * 28 segment size(4) 32 request entries(4) 36 checksum(4)
+ * 28 segment size(4) 32 incarnation(4) 36 checksum(4)
  */
 void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
 {
@@ -130,7 +130,7 @@ void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
     tofu_wire_put(p + 20, address->large_count, 4);
     tofu_wire_put(p + 24, address->large_size, 4);
     tofu_wire_put(p + 28, address->seg_size, 4);
-    tofu_wire_put(p + 32, address->entries, 4);
+    tofu_wire_put(p + 32, address->incarnation, 4);
     tofu_wire_put(p + 36, tofu_wire_checksum(p, 36), 4);
 }
 
@@ -167,7 +167,7 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
     a.large_count = (uint32_t)tofu_wire_get(p + 20, 4);
     a.large_size  = (uint32_t)tofu_wire_get(p + 24, 4);
     a.seg_size    = (uint32_t)tofu_wire_get(p + 28, 4);
-    a.entries     = (uint32_t)tofu_wire_get(p + 32, 4);
+    a.incarnation = (uint32_t)tofu_wire_get(p + 32, 4);
     *address_p    = a;
     return TOFU_OK;
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_md.h - memory domains: their registrations, arenas and rkeys.
+ */
+#ifndef TOFU_MD_H
+#define TOFU_MD_H
+
+#include "tofu.h"
+#include "tofu_util.h"
+
+#include <tofu_dl.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#pragma GCC visibility push(hidden)
+
+typedef struct tofu_arena tofu_arena_t;
+
+/* STADDs of a memory handle on the VCQs of ifaces, by iface index.  An entry is
+ * valid for the iface whose (process-wide unique) generation it holds. */
+typedef struct tofu_lcl_table {
+    struct tofu_lcl_table *older; /* readers may still look at it */
+    unsigned              size;
+    struct {
+        _Atomic uint64_t generation;
+        utofu_stadd_t    stadd;
+    } entry[];
+} tofu_lcl_table_t;
+
+struct tofu_mem {
+    tofu_md_t                 *md;
+    char                      *address;
+    size_t                    length;
+    unsigned                  flags;   /* TOFU_MEM_* */
+    unsigned                  refs;    /* under md->lock */
+    utofu_stadd_t             stadd;   /* on the md's VCQ */
+    tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
+    uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
+    _Atomic(tofu_lcl_table_t*) lcl;
+};
+
+struct tofu_md {
+    const struct tofu_backend  *backend;
+    struct tofu_functions      fn;
+    utofu_tni_id_t             tni;
+    struct utofu_onesided_caps caps;
+    utofu_vcq_hdl_t            vcq;
+    utofu_vcq_id_t             vcq_id;
+    size_t                     page_size;
+    size_t                     arena_chunk;
+    void                       *scratch;
+    utofu_stadd_t              scratch_stadd;
+
+    pthread_mutex_t            lock;     /* all below */
+    tofu_mem_t                 **regs;   /* live registrations by address */
+    size_t                     num_regs, max_regs;
+    tofu_arena_t               *arenas;
+    tofu_iface_t               **ifaces; /* by index; NULL: free */
+    unsigned                   num_ifaces;
+};
+
+struct tofu_rkey {
+    uint64_t       base;       /* address in the target process */
+    uint64_t       length;
+    uint64_t       wr_length;  /* length, or 0 when it is read-only */
+    utofu_vcq_id_t vcq_id;     /* of the target md */
+    utofu_stadd_t  stadd;      /* of base */
+};
+
+/* Raw pages for the core itself: from the arenas, registered by nobody. */
+tofu_status_t tofu_arena_get(tofu_md_t *md, size_t length, void **address_p,
+                             tofu_arena_t **arena_p);
+void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
+                    size_t length);
+void tofu_arena_cleanup(tofu_md_t *md);
+void tofu_reg_cleanup(tofu_md_t *md);
+
+/* A VCQ of the md's TNI. */
+tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
+                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p);
+/* A page under TOFU_STAG_SCRATCH of a VCQ. */
+tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
+                                void **page_p, tofu_arena_t **arena_p);
+
+#pragma GCC visibility pop
+
+#endif /* TOFU_MD_H */

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* flush, fence, completions, loader, performance attributes. */
+#include "core_test.h"
+
+#define WORDS 512
+
+/* After a flush the memory of the peer holds everything, with no call there. */
+static void flush(struct ctx *ctx)
+{
+    uint64_t    *window, value;
+    unsigned    round, i;
+    struct done done;
+
+    core_open(ctx, NULL, WORDS * 8);
+    window = (uint64_t *)ctx->window;
+    for (round = 1; round <= 300; ++round) {
+        if (ctx->rank == 0) {
+            for (i = 0; i < WORDS; ++i) {
+                value = round * 1000000ull + i;
+                CHECK_OK(RETRY(ctx, tofu_ep_put_short(
+                                            ctx->ep[1], &value, 8,
+                                            ctx->shared->rank[1].base + i * 8,
+                                            ctx->rkey[1])));
+            }
+            switch (round % 4) {
+            case 0:
+                core_flush(ctx, ctx->ep[1]);
+                break;
+            case 1: {
+                tofu_status_t status;
+                done_init(&done);
+                while ((status = tofu_ep_flush(ctx->ep[1], 0, &done.comp)) ==
+                       TOFU_ERR_NO_RESOURCE) {
+                    tofu_iface_progress(ctx->iface);
+                }
+                CHECK_EQ(status, TOFU_INPROGRESS);
+                CHECK_OK(done_wait(ctx, &done));
+                break;
+            }
+            case 2: {
+                tofu_status_t status;
+                done_init(&done);
+                while ((status = tofu_iface_flush(ctx->iface, &done.comp)) ==
+                       TOFU_ERR_NO_RESOURCE) {
+                    tofu_iface_progress(ctx->iface);
+                }
+                CHECK_EQ(status, TOFU_INPROGRESS);
+                CHECK_OK(done_wait(ctx, &done));
+                break;
+            }
+            default: {
+                tofu_status_t status;
+                while ((status = tofu_iface_flush(ctx->iface, NULL)) !=
+                       TOFU_OK) {
+                    CHECK((status == TOFU_INPROGRESS) ||
+                          (status == TOFU_ERR_NO_RESOURCE));
+                    tofu_iface_progress(ctx->iface);
+                }
+            }
+            }
+            /* nothing is left to flush */
+            CHECK_OK(tofu_ep_flush(ctx->ep[1], 0, &done.comp));
+            CHECK_OK(tofu_iface_flush(ctx->iface, &done.comp));
+        }
+        core_barrier_asleep(ctx);
+        if (ctx->rank == 1) {
+            for (i = 0; i < WORDS; ++i) {
+                CHECK_EQ(window[i], round * 1000000ull + i);
+            }
+        }
+        core_barrier_asleep(ctx);
+    }
+    core_close(ctx);
+}
+
+/* Flushes of several kinds of operation in flight complete in order. */
+static void flush_many(struct ctx *ctx)
+{
+    tofu_mem_t  *memh;
+    size_t      length = 65536;
+    void        *address;
+    struct done zcopy[16], flushed[16];
+    uint64_t    old[16];
+    unsigned    round, i;
+
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    for (round = 0; (round < 300) && (ctx->rank == 0); ++round) {
+        for (i = 0; i < 16; ++i) {
+            int peer = (int)(i % (unsigned)ctx->size);
+            done_init(&zcopy[i]);
+            done_init(&flushed[i]);
+            if (i % 2) {
+                tofu_iov_t iov = {address, 100 + i, memh, 0, 1};
+                CHECK_EQ(RETRY(ctx, tofu_ep_put_zcopy(
+                                            ctx->ep[peer], &iov, 1,
+                                            ctx->shared->rank[peer].base,
+                                            ctx->rkey[peer], &zcopy[i].comp)),
+                         TOFU_INPROGRESS);
+            } else {
+                CHECK_EQ(RETRY(ctx, tofu_ep_atomic_fetch(
+                                            ctx->ep[peer], TOFU_ATOMIC_ADD, 8, 1,
+                                            &old[i],
+                                            ctx->shared->rank[peer].base + 4096,
+                                            ctx->rkey[peer], &zcopy[i].comp)),
+                         TOFU_INPROGRESS);
+            }
+            intptr_t s = (i % 4 == 3) ?
+                                 RETRY(ctx, tofu_iface_flush(ctx->iface,
+                                                             &flushed[i].comp)) :
+                                 RETRY(ctx, tofu_ep_flush(ctx->ep[peer], 0,
+                                                          &flushed[i].comp));
+            CHECK_EQ(s, TOFU_INPROGRESS);
+        }
+        for (i = 0; i < 16; ++i) {
+            CHECK_OK(done_wait(ctx, &flushed[i]));
+            CHECK_EQ(zcopy[i].called, 1);
+            CHECK_EQ(zcopy[i].comp.status, TOFU_OK);
+        }
+    }
+    CHECK_OK(tofu_mem_free(memh));
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* Put, fence, AM: the handler sees what was put.  Strong order or not. */
+static uint64_t fenced;
+static uint64_t *fence_window;
+
+static int8_t on_fenced(void *arg, void *data, size_t length, unsigned flags)
+{
+    uint64_t number;
+    unsigned i;
+
+    (void)length;
+    (void)flags;
+    memcpy(&number, data, 8);
+    CHECK_EQ(number, fenced + 1);
+    for (i = 0; i < 4; ++i) {
+        if (fence_window[i * 512] != number) {
+            FAIL("message %llu came before its put: word %u is %llu",
+                 (unsigned long long)number, i,
+                 (unsigned long long)fence_window[i * 512]);
+        }
+    }
+    fenced = number;
+    atomic_store((_Atomic uint64_t *)arg, number);
+    return TOFU_OK;
+}
+
+static void fence_with(struct ctx *ctx, int strong)
+{
+    tofu_iface_config_t config;
+    tofu_iface_stats_t  before, after;
+    uint64_t            number;
+    unsigned            i;
+
+    tofu_iface_config_default(&config);
+    config.strong_order = strong;
+    core_open(ctx, &config, 65536);
+    fence_window = (uint64_t *)ctx->window;
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 7, on_fenced,
+                                       &ctx->shared->word[0]));
+    core_barrier(ctx);
+    for (number = 1; number <= 2000; ++number) {
+        if (ctx->rank == 0) {
+            for (i = 0; i < 4; ++i) {
+                CHECK_OK(RETRY(ctx, tofu_ep_put_short(
+                                            ctx->ep[1], &number, 8,
+                                            ctx->shared->rank[1].base + i * 4096,
+                                            ctx->rkey[1])));
+            }
+            if (number % 3 == 0) {
+                CHECK_OK(tofu_iface_fence(ctx->iface));
+            } else {
+                CHECK_OK(tofu_ep_fence(ctx->ep[1]));
+            }
+            /* the emulator does things in order anyhow, so look whether a flush
+             * put goes before the message, every time */
+            tofu_iface_get_stats(ctx->iface, &before);
+            CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[1], 7, number, NULL,
+                                                 0)));
+            tofu_iface_get_stats(ctx->iface, &after);
+            CHECK((after.posts - after.credit_tx) -
+                          (before.posts - before.credit_tx) >= 2);
+            if (number % 5 == 0) {
+                /* and back: the put comes after the message was seen */
+                CHECK_OK(tofu_ep_fence(ctx->ep[1]));
+            }
+            while (atomic_load(&ctx->shared->word[0]) < number) {
+                tofu_iface_progress(ctx->iface);
+            }
+        } else {
+            while (fenced < number) {
+                tofu_iface_progress(ctx->iface);
+            }
+        }
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+static void fence(struct ctx *ctx)
+{
+    fence_with(ctx, 1);
+}
+
+static void fence_weak(struct ctx *ctx)
+{
+    fence_with(ctx, 0);
+}
+
+/* Ops in flight when their ep is destroyed, or the iface closed: every completion
+ * is called, once. */
+static void abandoned(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    tofu_mem_t          *memh;
+    size_t              length = 65536;
+    void                *address;
+    struct done         done[64], flushed;
+    tofu_iface_t        *iface;
+    tofu_ep_t           *ep;
+    tofu_iov_t          iov;
+    unsigned            i, pass;
+
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    iov = (tofu_iov_t){address, 2000, memh, 0, 1};
+    tofu_iface_config_default(&config);
+    config.rndv_split  = 100;
+    config.tx_notified = 8;
+    for (pass = 0; pass < 3; ++pass) {
+        unsigned posted = 0;
+
+        CHECK_OK(tofu_iface_open(ctx->md, &config, &iface));
+        CHECK_OK(tofu_ep_create(iface, ctx->shared->rank[0].address, 0, &ep));
+        for (i = 0; i < 64; ++i) {
+            done_init(&done[i]);
+        }
+        done_init(&flushed);
+        iov.length = 50;
+        for (i = 0; i < 4; ++i) {
+            CHECK_EQ(tofu_ep_put_zcopy(ep, &iov, 1, ctx->shared->rank[0].base,
+                                       ctx->rkey[0], &done[posted].comp),
+                     TOFU_INPROGRESS);
+            ++posted;
+        }
+        if (pass == 2) {
+            CHECK_EQ(tofu_ep_flush(ep, 0, &flushed.comp), TOFU_INPROGRESS);
+        }
+        iov.length = 2000; /* stops after some pieces */
+        CHECK_EQ(tofu_ep_put_zcopy(ep, &iov, 1, ctx->shared->rank[0].base,
+                                   ctx->rkey[0], &done[posted].comp),
+                 TOFU_INPROGRESS);
+        ++posted;
+        CHECK_EQ(tofu_ep_put_zcopy(ep, &iov, 1, ctx->shared->rank[0].base,
+                                   ctx->rkey[0], &done[posted].comp),
+                 TOFU_ERR_NO_RESOURCE);
+        if (pass == 1) {
+            /* what is not posted is dropped, the rest completes */
+            while (tofu_ep_flush(ep, TOFU_FLUSH_CANCEL, NULL) != TOFU_OK) {
+                tofu_iface_progress(iface);
+            }
+            CHECK_EQ(done[4].called, 1);
+            CHECK_EQ(done[4].comp.status, TOFU_ERR_CANCELED);
+            for (i = 0; i < 4; ++i) {
+                CHECK_EQ(done[i].comp.status, TOFU_OK);
+            }
+        }
+        tofu_ep_destroy(ep);
+        if (pass != 2) {
+            for (i = 0; i < 100; ++i) {
+                tofu_iface_progress(iface);
+            }
+            for (i = 0; i < posted; ++i) {
+                CHECK_EQ(done[i].called, 1);
+            }
+        }
+        tofu_iface_close(iface);
+        for (i = 0; i < posted; ++i) {
+            CHECK_EQ(done[i].called, 1);
+        }
+        CHECK_EQ(flushed.called, pass == 2);
+    }
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
+static void loader(struct ctx *ctx)
+{
+    const struct tofu_backend *backend, *again;
+    char                      err[2048];
+
+    (void)ctx;
+    CHECK(tofu_backend_load("nonsense", &backend, err, sizeof(err)) == -1);
+    CHECK(strstr(err, "nonsense") != NULL);
+    CHECK(tofu_backend_load("tofu", &backend, err, sizeof(err)) == -1);
+    CHECK(strstr(err, "libtofucom.so") != NULL);
+    CHECK(tofu_backend_load("tofu", &backend, err, 8) == -1); /* no room */
+    CHECK(strlen(err) == 7);
+    CHECK(tofu_backend_load("emulator", &backend, err, sizeof(err)) == 0);
+    CHECK(backend->kind == TOFU_BACKEND_EMULATOR);
+    CHECK(backend->num_tnis > 0);
+    CHECK(strstr(backend->path, "libtofucom.so") != NULL);
+    CHECK(tofu_backend_load(NULL, &again, err, sizeof(err)) == 0);
+    CHECK(again == backend);
+    CHECK(tofu_backend_load("tofu", &again, err, sizeof(err)) == -1);
+    CHECK(strstr(err, "already") != NULL);
+    CHECK(!strcmp(tofu_code_name(UTOFU_ERR_MRQ_PEER), "UTOFU_ERR_MRQ_PEER"));
+    CHECK(tofu_code_name(12345) != NULL);
+    CHECK_EQ(tofu_status_from_code(UTOFU_ERR_BUSY), TOFU_ERR_NO_RESOURCE);
+    CHECK_EQ(tofu_status_from_code(12345), TOFU_ERR_IO_ERROR);
+    /* every function of the table is there */
+#define X(ret, name, args) CHECK(backend->fn.name != NULL);
+#include <tofu_dl_functions.h>
+#undef X
+}
+
+/* As many ifaces as there are VCQs, then a clear refusal; none is lost. */
+static void many_ifaces(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    tofu_iface_t        *iface[100];
+    tofu_status_t       status;
+    unsigned            n, first = 0, pass;
+
+    core_open(ctx, NULL, 0);
+    tofu_iface_config_default(&config);
+    config.rx_slots       = 4;
+    config.rx_short_slots = 4;
+    config.tx_bounce      = 2;
+    for (pass = 0; pass < 2; ++pass) {
+        for (n = 0; n < 100; ++n) {
+            status = tofu_iface_open(ctx->md, &config, &iface[n]);
+            if (status != TOFU_OK) {
+                CHECK_EQ(status, TOFU_ERR_NO_DEVICE);
+                break;
+            }
+        }
+        CHECK((n > 4) && (n < 100));
+        CHECK((pass == 0) || (n == first));
+        first = n;
+        while (n > 0) {
+            tofu_iface_close(iface[--n]);
+        }
+    }
+    core_close(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"flush", 2, 60, flush, 0},
+        {"flush_many", 3, 60, flush_many, 0},
+        {"fence", 2, 60, fence, 0},
+        {"fence_weak", 2, 60, fence_weak, 0},
+        {"abandoned", 1, 30, abandoned, 0},
+        {"loader", 1, 30, loader, 0},
+        {"many_ifaces", 1, 60, many_ifaces, 0}
+    };
+    return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
+}

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The transport core in C, between processes, over the emulator.
+
+The core, the loader and the emulator are compiled from the sources of this tree,
+once plainly and once with AddressSanitizer and UndefinedBehaviorSanitizer.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CYTHON = HERE.parents[1] / "cython"
+
+# program -> its cases; how many seconds each may take, the program says
+CASES = {
+    "rma": ["put_get", "iov_split", "big", "atomics"],
+    "memory": ["refusals", "memory", "threads"],
+    "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
+    "flow": ["pending", "replies", "nested", "no_handler", "churn", "two_ifaces"],
+    "order": [
+        "flush", "flush_many", "fence", "fence_weak", "abandoned", "loader",
+        "many_ifaces",
+    ],
+    "fail": [
+        "killed_target", "killed_silent", "killed_idle", "killed_receiver",
+        "killed_before_grant",
+        "killed_senders", "orderly_end", "successors", "gone_memory", "forged", "fuzz",
+    ],
+}  # fmt: skip
+# run again with sanitizers: those that allocate, free and fail the most
+SANITIZED = [
+    ("rma", "iov_split"), ("memory", "memory"), ("am", "lengths"), ("flow", "nested"),
+    ("flow", "churn"), ("flow", "pending"), ("order", "abandoned"),
+    ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
+    ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
+]  # fmt: skip
+ENVIRONMENT = {
+    "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
+    "crowd": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
+    "storm4": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
+}
+
+
+def run_cc(words):
+    """Run the compiler; its messages on failure."""
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stderr}"
+
+
+def build(cc, folder, sanitize):
+    """Compile the libraries and all programs into a folder."""
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror"]
+    flags += [f"-I{CYTHON / 'core'}", f"-I{CYTHON / 'abi'}"]
+    checked = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+               "-fno-sanitize-recover=undefined"] if sanitize else ["-O2"]  # fmt: skip
+    run_cc([*cc, *flags, "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+            "-Wl,-soname,libtofucom.so",
+            f"-Wl,--version-script={CYTHON / 'emu' / 'libtofucom.map'}",
+            *sorted((CYTHON / "emu").glob("*.c")),
+            "-Wl,-z,defs", "-o", folder / "libtofucom.so", "-lpthread"])  # fmt: skip
+    run_cc([*cc, *flags, *checked, "-fPIC", "-shared",
+            *sorted((CYTHON / "core").glob("*.c")),
+            *sorted((CYTHON / "abi").glob("*.c")),
+            "-o", folder / "libtofu_core.so", "-lpthread", "-ldl"])  # fmt: skip
+    for name in CASES:
+        run_cc([*cc, *flags, *checked, HERE / "c" / f"{name}.c",
+                HERE / "c" / "core_test.c", "-o", folder / name, f"-L{folder}",
+                "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"])  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
+def plain(cc, tmp_path_factory):
+    """Folder of the programs as users build them."""
+    return build(cc, tmp_path_factory.mktemp("core"), sanitize=False)
+
+
+@pytest.fixture(scope="session")
+def sanitized(cc, tmp_path_factory):
+    """Folder of the programs with sanitizers."""
+    return build(cc, tmp_path_factory.mktemp("core-san"), sanitize=True)
+
+
+def limit_of(folder, program, case):
+    """Seconds that a case may take, by its own table."""
+    text = subprocess.run(
+        [folder / program, "list"], capture_output=True, text=True, check=True
+    ).stdout
+    return int(re.search(rf"^{case} (\d+)$", text, re.M).group(1))
+
+
+def run_case(processes, job, folder, program, case):
+    """Run one case; its output when it fails."""
+    environment = dict(os.environ, UTOFU_EMU_JOB=job, UCT_TOFU_BACKEND="emulator")
+    environment.update(ENVIRONMENT.get(case, {}))
+    if case == "loader":
+        del environment["UCT_TOFU_BACKEND"]
+    limit = limit_of(folder, program, case)
+    code, output = processes.run(
+        [folder / program, case], timeout=limit + 10, env=environment
+    )
+    assert code == 0, output[-8000:]
+    assert f"{case}: ok" in output
+    assert "ERROR: " not in output, output[-8000:]  # of a sanitizer
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("program", "case"), [(p, c) for p, cases in CASES.items() for c in cases]
+)
+def test_case(processes, job, plain, program, case):
+    """Each case of each program."""
+    run_case(processes, job, plain, program, case)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("program", "case"), SANITIZED)
+def test_sanitized(processes, job, sanitized, program, case):
+    """No access outside, no leak, no undefined behaviour."""
+    run_case(processes, job, sanitized, program, case)
+
+
+def test_all_cases_listed(plain):
+    """The programs have no case that is not run here."""
+    for program, cases in CASES.items():
+        text = subprocess.run(
+            [plain / program, "list"], capture_output=True, text=True, check=True
+        ).stdout
+        assert [line.split()[0] for line in text.splitlines()] == cases
+
+
+@pytest.mark.parametrize("case", ["put_get", "storm2"])
+def test_slots_fit_any_mrq(processes, job, plain, case):
+    """The least MRQ and odd settings of it: the bound holds, checked at open."""
+    program = "rma" if case == "put_get" else "am"
+    for entries in ("2Ki", "2048", "1", "5000", "128ki"):
+        environment = dict(
+            os.environ,
+            UTOFU_EMU_JOB=job,
+            UCT_TOFU_BACKEND="emulator",
+            UTOFU_NUM_MRQ_ENTRIES=entries,
+        )
+        code, output = processes.run(
+            [plain / program, case], timeout=70, env=environment
+        )
+        assert code == 0, output[-4000:]
+
+
+@pytest.mark.parametrize("header", ["core/tofu.h", "abi/tofu_dl.h", "abi/utofu.h"])
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_header_alone(cc, tmp_path, header, language):
+    """Public headers compile alone, as C and (where there is a compiler) C++."""
+    source = tmp_path / f"one.{'c' if language == 'c' else 'cc'}"
+    source.write_text(f'#include "{CYTHON / header}"\nint main(void) {{ return 0; }}\n')
+    words = [*cc, "-x", language, "-Wall", "-Wextra", "-Werror", f"-I{CYTHON / 'abi'}",
+             "-c", source, "-o", tmp_path / "one.o"]  # fmt: skip
+    if language == "c++":
+        probe = subprocess.run(
+            [*cc, "-x", "c++", "-E", "-", "-o", os.devnull], input="", text=True,
+            capture_output=True,
+        )  # fmt: skip
+        if probe.returncode != 0:
+            pytest.skip("this compiler has no C++ front end")
+    run_cc(words)
