@@ -177,7 +177,8 @@ typedef struct tofu_iface_config {
     unsigned      tx_bounce;      /* bounce buffers for bcopy */
     unsigned      tx_notified;    /* operations with a local notice in flight */
     size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
-    int           strong_order;   /* STRONG_ORDER on every put (default 1) */
+    int           strong_order;   /* STRONG_ORDER on zcopy without a fence too
+                                     (default 0); all else has it always */
     tofu_err_cb_t err_cb;
     void          *err_arg;
 } tofu_iface_config_t;

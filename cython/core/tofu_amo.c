@@ -58,7 +58,7 @@ static inline tofu_status_t tofu_amo_armw(tofu_ep_t *ep, int armw_op,
 {
     tofu_iface_t *iface = ep->iface;
 
-    flags |= iface->put_flags;
+    flags |= TOFU_SHORT_ORDER;
     if (size == 8) {
         return tofu_post(iface, "utofu_armw8", ep->rma_vcq, size,
                          iface->fn.armw8(iface->vcq, ep->rma_vcq,
@@ -174,7 +174,7 @@ tofu_status_t tofu_ep_atomic_cswap(tofu_ep_t *ep, unsigned size,
 {
     tofu_iface_t  *iface = ep->iface;
     utofu_stadd_t remote = rkey->stadd + (remote_addr - rkey->base);
-    unsigned long flags  = iface->put_flags |
+    unsigned long flags  = TOFU_SHORT_ORDER |
                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     tofu_status_t status;
     tofu_op_t     *op;

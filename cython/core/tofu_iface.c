@@ -19,7 +19,7 @@ void tofu_iface_config_default(tofu_iface_config_t *config)
     config->tx_bounce      = 128;
     config->tx_notified    = 256;
     config->rndv_split     = 0;
-    config->strong_order   = 1;
+    config->strong_order   = 0;
 }
 
 static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
@@ -193,12 +193,13 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
         return TOFU_ERR_NO_MEMORY;
     }
     memset(iface, 0, sizeof(*iface));
-    iface->md        = md;
-    iface->fn        = md->fn;
-    iface->config    = *config;
-    iface->put_flags = config->strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER :
-                                              0;
-    iface->max_put   = md->caps.max_putget_size;
+    iface->md          = md;
+    iface->fn          = md->fn;
+    iface->config      = *config;
+    iface->max_put     = md->caps.max_putget_size;
+    iface->zcopy_flags = config->strong_order ?
+                                 UTOFU_ONESIDED_FLAG_STRONG_ORDER :
+                                 0;
     if ((config->rndv_split > 0) && (config->rndv_split < iface->max_put)) {
         iface->max_put = config->rndv_split;
     }

@@ -37,6 +37,7 @@ enum {
 
 #define TOFU_MAX_IOV          16u
 #define TOFU_MAX_SHORT        32u /* of a piggyback put */
+#define TOFU_SHORT_ORDER      UTOFU_ONESIDED_FLAG_STRONG_ORDER /* of all but zcopy */
 #define TOFU_MAX_ZCOPY        ((size_t)1 << 46)
 #define TOFU_INTERNAL_NOTICES 16u /* of the core's own operations, see tofu_am.h */
 
@@ -119,7 +120,8 @@ enum {
     TOFU_OP_ZOMBIE  = 0x02, /* given up because the peer failed ... */
     TOFU_OP_RETIRED = 0x04, /* ... and finished; freed by its last notice */
     TOFU_OP_GET     = 0x08,
-    TOFU_OP_COUNTED = 0x10  /* in iface->inflight and ep->inflight */
+    TOFU_OP_COUNTED = 0x10, /* in iface->inflight and ep->inflight */
+    TOFU_OP_STRONG  = 0x20  /* RMA: posted after a fence */
 };
 
 /* Where a user's iov has got to. */
@@ -251,7 +253,7 @@ typedef struct tofu_op_chunk {
 struct tofu_iface {
     /* posting */
     utofu_vcq_hdl_t       vcq;
-    unsigned long         put_flags;   /* of every put: STRONG_ORDER or 0 */
+    unsigned long         zcopy_flags; /* STRONG_ORDER or 0 */
     uint64_t              posts;       /* uTofu operations posted */
     uint64_t              posts_limit; /* no more before progress saw an empty MRQ */
     tofu_bounce_t         *bounces;    /* free ones */

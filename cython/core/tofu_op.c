@@ -348,6 +348,11 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     /* a callback may close nothing but eps, so peer stays */
     gone = (code == UTOFU_ERR_MRQ_PEER) &&
            !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
+    if (TOFU_UNLIKELY(gone) && (op->ep != NULL)) {
+        /* a flush forgot the targets of its ep when it was posted, so the peer
+         * does not lead to the ep any more */
+        tofu_ep_fail(op->ep, status);
+    }
     tofu_op_notice(iface, op, status, 1);
     if (TOFU_UNLIKELY(gone)) {
         tofu_peer_failed(peer, status, 1);

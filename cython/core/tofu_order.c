@@ -8,8 +8,9 @@
  * when its notice comes they are done, and notices of one target come in post
  * order, so operations that have notices of their own are done too.
  *
- * With STRONG_ORDER on everything, operations to one target are ordered already.
- * A fence matters when an ep changes its target (RMA goes to an md's VCQ, AM to an
+ * STRONG_ORDER also orders operations to one target: all but zcopy ask for it
+ * always, because for them it costs nothing, and zcopy after a fence (TOFU_EP_ARMED).
+ * Beyond that, a fence matters when an ep changes its target (RMA goes to an md's VCQ, AM to an
  * iface's): the first operation to another target waits until flush puts to those
  * used before have come back.
  */
@@ -78,8 +79,7 @@ static int tofu_order_same_target(const tofu_ep_t *ep, const tofu_peer_t *peer)
 {
     return (ep->fences == 0) && ((ep->num_targets == 0) ||
                                  ((ep->num_targets == 1) &&
-                                  (ep->targets[0] == peer) &&
-                                  (ep->iface->put_flags != 0)));
+                                  (ep->targets[0] == peer)));
 }
 
 tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer)
@@ -104,8 +104,7 @@ tofu_status_t tofu_ep_fence(tofu_ep_t *ep)
     if (ep->flags & TOFU_EP_FAILED) {
         return TOFU_OK; /* nothing is sent any more */
     }
-    if ((ep->fences == 0) && (ep->num_targets <= 1) &&
-        (ep->iface->put_flags != 0)) {
+    if ((ep->fences == 0) && (ep->num_targets <= 1)) {
         ep->flags |= (ep->num_targets == 0) ? 0 : TOFU_EP_ARMED;
     } else if ((ep->fences > 0) || (ep->num_targets > 0)) {
         ep->flags |= TOFU_EP_FENCE;

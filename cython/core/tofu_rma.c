@@ -21,11 +21,9 @@ static tofu_status_t tofu_rma_range_error(const char *what, uint64_t length,
 }
 
 /* length is 1 .. 32 and the range was checked */
-static inline tofu_status_t tofu_put_piggyback(tofu_iface_t *iface,
-                                               tofu_ep_t *ep,
-                                               const void *buffer,
-                                               unsigned length,
-                                               utofu_stadd_t remote)
+static inline __attribute__((always_inline)) tofu_status_t
+tofu_put_piggyback(tofu_iface_t *iface, tofu_ep_t *ep, const void *buffer,
+                   unsigned length, utofu_stadd_t remote)
 {
     void     *cbdata = tofu_cbdata(ep->rma_peer, TOFU_CB_PEER);
     uint64_t value;
@@ -36,13 +34,13 @@ static inline tofu_status_t tofu_put_piggyback(tofu_iface_t *iface,
                          iface->fn.put_piggyback8(
                                  iface->vcq, ep->rma_vcq, value, remote,
                                  sizeof(value), TOFU_EDATA_USER,
-                                 iface->put_flags, cbdata));
+                                 TOFU_SHORT_ORDER, cbdata));
     }
     return tofu_post(iface, "utofu_put_piggyback", ep->rma_vcq, length,
                      iface->fn.put_piggyback(iface->vcq, ep->rma_vcq,
                                              (void *)buffer, remote, length,
                                              TOFU_EDATA_USER,
-                                             iface->put_flags, cbdata));
+                                             TOFU_SHORT_ORDER, cbdata));
 }
 
 static TOFU_NOINLINE tofu_status_t
@@ -150,7 +148,7 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
                                                bounce->stadd,
                                                rkey->stadd + offset, length,
                                                TOFU_EDATA_USER,
-                                               iface->put_flags |
+                                               TOFU_SHORT_ORDER |
                                                  UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
                                                tofu_cbdata(bounce,
                                                            TOFU_CB_BOUNCE)));
@@ -223,7 +221,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
                                      op->get.bounce->stadd,
                                      rkey->stadd + offset, length,
                                      TOFU_EDATA_OP | (peer->seq & 0x7f),
-                                     iface->put_flags |
+                                     TOFU_SHORT_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                      tofu_cbdata(op, TOFU_CB_OP)));
     if (status != TOFU_OK) {
@@ -285,9 +283,12 @@ static inline tofu_status_t tofu_rma_post(tofu_op_t *op, tofu_peer_t *peer,
                                           unsigned edata, int is_get)
 {
     tofu_iface_t  *iface = peer->iface;
-    unsigned long flags  = iface->put_flags |
+    unsigned long flags  = iface->zcopy_flags |
                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
+    if (TOFU_UNLIKELY(op->flags & TOFU_OP_STRONG)) {
+        flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+    }
     if (is_get) {
         return tofu_post(iface, "utofu_get", peer->vcq_id, length,
                          iface->fn.get(iface->vcq, peer->vcq_id, local, remote,
@@ -396,8 +397,9 @@ tofu_status_t tofu_rma_continue(tofu_op_t *root)
     if (part == NULL) {
         return TOFU_ERR_NO_RESOURCE;
     }
-    part->root = root;
-    part->ep   = root->ep;
+    part->root  = root;
+    part->ep    = root->ep;
+    part->flags = root->flags & TOFU_OP_STRONG;
     status = tofu_rma_post_round(part, peer, root->rma.cursor,
                                  root->flags & TOFU_OP_GET, &posted);
     if (status != TOFU_ERR_NO_RESOURCE) {
@@ -537,6 +539,9 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
     op->comp       = comp;
     op->rma.cursor = NULL;
     op->flags      = is_get ? TOFU_OP_GET : 0;
+    if (TOFU_UNLIKELY(ep->flags & TOFU_EP_ARMED)) {
+        op->flags |= TOFU_OP_STRONG; /* after what was posted before a fence */
+    }
     if (TOFU_UNLIKELY(!single || (total > iface->max_put))) {
         return tofu_rma_many(ep, op, iov, iovcnt, rkey->stadd + offset, is_get);
     }

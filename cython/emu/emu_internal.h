@@ -50,6 +50,7 @@
 #define EMU_STADD_STAG(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS) & (EMU_NUM_STAGS - 1))
 #define EMU_STADD_OFF(s)   ((s) & EMU_STADD_OFF_MASK)
 #define EMU_STADD_OK(s)    (((s) >> 56) == 1)
+#define EMU_STADD_HIGH(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS)) /* tag and STag */
 
 /* A decoded VCQ ID (emu_topology.c) */
 struct emu_vcq_name {
@@ -95,13 +96,15 @@ struct emu_peer_process {
 
 /* A registration of a peer, translated.  Valid while *seq_p == seq. */
 struct emu_region {
-    _Atomic uint32_t *seq_p;
+    uint32_t         tag;    /* EMU_STADD_HIGH of its STADDs; 0: none */
     uint32_t         seq;
-    uint32_t         stag;
-    uint32_t         flags;
-    uint32_t         direct; /* base is a local pointer, else an address in the peer */
+    _Atomic uint32_t *seq_p;
+    uintptr_t        base;   /* of offset 0: a pointer when direct, else an address in the peer */
+    /* offsets at which 8 bytes may be stored directly: begin8 .. begin8 + span8 */
+    uint64_t         begin8, span8;
     uint64_t         begin, end;
-    uintptr_t        base;   /* of offset 0 */
+    uint32_t         flags;
+    uint32_t         direct;
 };
 #define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */
 
@@ -152,31 +155,27 @@ struct emu_mrq_entry {
 };
 
 struct emu_vcq {
+    /* what every post looks at */
     utofu_vcq_hdl_t      hdl;
-    bool                 locked;      /* thread-safe */
-    uint16_t             tni, cq, cmp;
-    uint32_t             index, gen;
-    uint64_t             id;
-    struct emu_vcq_block *block;
+    uint32_t             locked;   /* thread-safe */
+    uint32_t             toq_left; /* free entries of the TOQ */
+    uint64_t             last_id;  /* how the user named ... */
+    struct emu_peer      *last;    /* ... the peer of the last operation; 0: none */
     struct emu_stag      *stags;
-
-    /* TOQ and TCQ: entries asked for, and the count of those that were not */
-    struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
+    uint64_t             id;
     uint32_t             tcq_head, tcq_tail;
-    uint32_t             toq_silent;
-
     /* local notices */
     struct emu_mrq_entry *mrq;
     uint32_t             mrq_head, mrq_tail, mrq_size;
 
     /* lanes from remote VCQs */
+    uint32_t             epoch;
+    struct emu_vcq_block *block;
     struct emu_rx_lane   *lanes;
-    uint32_t             num_lanes, cap_lanes, next_lane, epoch;
+    uint32_t             num_lanes, cap_lanes, next_lane;
     uint32_t             unpublished; /* entries read since read_a/b were stored */
 
-    struct emu_peer      *last; /* peer of the last operation */
     struct emu_peer_alias *hash[EMU_PEER_HASH];
-    uint64_t             last_id; /* and the ID it was named by */
     struct emu_peer      *peers;
 
     /* STags: free list and lookup by (addr, size, flags) */
@@ -184,7 +183,12 @@ struct emu_vcq {
     uint32_t             stag_free, stag_fresh;
     uint32_t             *stag_hash;
 
+    uint16_t             tni, cq, cmp;
+    uint32_t             index, gen;
     pthread_mutex_t      lock;
+
+    /* TCQ entries that are to be returned, in post order */
+    struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
 };
 
 struct emu_global {

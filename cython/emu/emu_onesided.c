@@ -31,6 +31,7 @@ EMU_INLINE void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
 
     t->cbdata = cbdata;
     t->code   = code;
+    vcq->toq_left--;
 }
 
 EMU_INLINE void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
@@ -42,7 +43,7 @@ EMU_INLINE void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64
         emu_mrq_grow(vcq);
     }
     m = &vcq->mrq[vcq->mrq_tail++ & (vcq->mrq_size - 1)];
-    memset(&m->notice, 0, sizeof(m->notice));
+    /* padding and reserved words are zero since the entry was allocated */
     m->notice.notice_type = (uint8_t)type;
     m->notice.vcq_id      = peer_id;
     m->notice.edata       = edata;
@@ -122,17 +123,17 @@ EMU_INLINE int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length,
 /* The region of a remote STADD, checked for [stadd, stadd + length). */
 EMU_INLINE int remote_region(struct emu_peer *peer, uint64_t stadd, size_t length, bool write, struct emu_region **r_p)
 {
-    uint32_t           stag = EMU_STADD_STAG(stadd);
+    uint32_t           high = EMU_STADD_HIGH(stadd), stag = high % EMU_NUM_STAGS;
     uint64_t           off  = EMU_STADD_OFF(stadd);
     struct emu_region *r    = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
 
-    if (emu_unlikely((r->stag != stag) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq))) {
-        int code = emu_region_fill(peer, stag, &r);
+    if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq))) {
+        int code = EMU_STADD_OK(stadd) ? emu_region_fill(peer, stag, &r) : UTOFU_ERR_MRQ_RMT_STADD;
         if (code != UTOFU_SUCCESS) {
             return code;
         }
     }
-    if (emu_unlikely(!EMU_STADD_OK(stadd) || (off < r->begin) || (off > r->end) || ((off == r->end) && (length != 0)))) {
+    if (emu_unlikely((off < r->begin) || (off > r->end) || ((off == r->end) && (length != 0)))) {
         return UTOFU_ERR_MRQ_RMT_STADD;
     }
     if (emu_unlikely(length > r->end - off)) {
@@ -318,7 +319,7 @@ EMU_INLINE int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long fla
         }
     }
     emu_vcq_lock(vcq);
-    if (emu_unlikely(vcq->tcq_tail - vcq->tcq_head + vcq->toq_silent >= EMU_TOQ_ENTRIES)) {
+    if (emu_unlikely(vcq->toq_left == 0)) {
         emu_vcq_unlock(vcq);
         return UTOFU_ERR_BUSY;
     }
@@ -331,7 +332,7 @@ EMU_INLINE int post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer **pee
 {
     struct emu_peer *peer = vcq->last;
 
-    if (emu_likely((peer != NULL) && (vcq->last_id == id) &&
+    if (emu_likely((vcq->last_id == id) && (peer != NULL) &&
                    (atomic_load_explicit(peer->gen_p, memory_order_acquire) == peer->gen))) {
         *peer_p = peer;
         return UTOFU_SUCCESS;
@@ -377,7 +378,7 @@ static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, i
         if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
             tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
         } else {
-            vcq->toq_silent++;
+            vcq->toq_left--;
         }
         mrq_push(vcq, p->lcl_type, canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
                  code);
@@ -402,7 +403,7 @@ EMU_INLINE int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_typ
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
-        vcq->toq_silent++;
+        vcq->toq_left--;
     }
     if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
         mrq_push(vcq, lcl_type, peer->id, edata, value, get ? lcl_end : 0, get ? 0 : rmt_end, UTOFU_SUCCESS);
@@ -492,9 +493,9 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
     return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
-EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
-                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                                    void *cbdata)
+static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
+                                                    uint64_t lcl_data, utofu_stadd_t rmt_stadd, size_t length,
+                                                    uint64_t edata, unsigned long int flags, void *cbdata)
 {
     struct emu_vcq *vcq;
     int             code;
@@ -508,6 +509,49 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     }
     /* the low bytes of the value: little-endian machines only, as Tofu's are */
     return put_data(vcq, rmt_vcq_id, (const char *)&lcl_data, rmt_stadd, length, edata, flags, cbdata);
+}
+
+/* The commonest of small puts, 8 aligned bytes into mapped memory and no notice, is
+ * written out: all that could stand in its way is looked at, and the general
+ * function is called, from the start, when anything does. */
+EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                    void *cbdata)
+{
+    const unsigned long plain = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE |
+                                UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
+                                UTOFU_ONESIDED_FLAG_DELAY_START;
+    struct emu_vcq     *vcq  = emu_vcq_of(vcq_hdl);
+    uint32_t            high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
+    uint64_t            off  = EMU_STADD_OFF(rmt_stadd);
+    struct emu_region  *r;
+    struct emu_peer    *peer;
+    uint64_t           *dst;
+
+    if (emu_unlikely((vcq == NULL) || ((flags & ~plain) != 0) || (length != 8) || (edata > EMU_MAX_EDATA) ||
+                     vcq->locked || (vcq->last_id != rmt_vcq_id))) {
+        goto general;
+    }
+    peer = vcq->last;
+    if (emu_unlikely((peer == NULL) || (atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen))) {
+        goto general;
+    }
+    r   = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
+    dst = (uint64_t *)(r->base + off);
+    if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) ||
+                     (off - r->begin8 > r->span8) || ((uintptr_t)dst & 7) || (vcq->toq_left == 0))) {
+        goto general;
+    }
+    __atomic_store_n(dst, lcl_data, __ATOMIC_RELEASE);
+    if (emu_unlikely(emu_fault_seen)) {
+        emu_region_cut_off(peer, r); /* the general way reports it */
+        goto general;
+    }
+    vcq->toq_left--;
+    return UTOFU_SUCCESS;
+
+general:
+    return put_piggyback8(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
 EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
@@ -656,7 +700,7 @@ EMU_EXPORT int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void 
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
-        vcq->toq_silent++;
+        vcq->toq_left--;
     }
     emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;

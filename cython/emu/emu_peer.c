@@ -202,7 +202,7 @@ static void populate(uintptr_t base, uint64_t begin, uint64_t end, bool writable
 }
 
 /* Stands for all pages of translations that a peer has not needed yet */
-static struct emu_region no_regions[EMU_REGION_PAGE] = {[0 ... EMU_REGION_PAGE - 1] = {.stag = UINT32_MAX}};
+static struct emu_region no_regions[EMU_REGION_PAGE]; /* tag 0 is no STADD's */
 
 static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
 {
@@ -228,8 +228,8 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     if (page == NULL) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    r       = &page[stag % EMU_REGION_PAGE];
-    r->stag = UINT32_MAX;
+    r      = &page[stag % EMU_REGION_PAGE];
+    r->tag = 0;
 
     for (int spin = 0;; spin++) {
         seq = atomic_load_explicit(&e->seq, memory_order_acquire);
@@ -269,7 +269,14 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     r->begin = copy.begin;
     r->end   = copy.end;
     r->flags = copy.flags;
-    r->stag  = stag;
+    if (r->direct && !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY) && (copy.end - copy.begin >= 8)) {
+        r->begin8 = copy.begin;
+        r->span8  = copy.end - copy.begin - 8;
+    } else {
+        r->begin8 = UINT64_MAX; /* no offset is within 0 of it */
+        r->span8  = 0;
+    }
+    r->tag   = EMU_STADD_HIGH(EMU_STADD(stag, 0));
     r->seq   = seq;
     r->seq_p = &e->seq;
     *r_p     = r;
@@ -278,7 +285,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
 
 int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
 {
-    const struct emu_stag *e = &peer->stags[r->stag];
+    const struct emu_stag *e = &peer->stags[r->tag % EMU_NUM_STAGS];
 
     emu_fault_seen = 0;
     pthread_mutex_lock(&emu_g.lock);
@@ -286,7 +293,7 @@ int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
         peer->proc->segs[e->seg].cut_off = true;
     }
     pthread_mutex_unlock(&emu_g.lock);
-    r->stag = UINT32_MAX; /* translated again, by system calls this time */
+    r->tag = 0; /* translated again, by system calls this time */
     return UTOFU_ERR_MRQ_RMT_MEMORY;
 }
 

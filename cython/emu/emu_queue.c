@@ -20,7 +20,7 @@
 int emu_queue_init(struct emu_vcq *vcq)
 {
     vcq->mrq_size = MRQ_FIRST_SIZE;
-    vcq->mrq      = malloc(vcq->mrq_size * sizeof(*vcq->mrq));
+    vcq->mrq      = calloc(vcq->mrq_size, sizeof(*vcq->mrq));
     return (vcq->mrq == NULL) ? UTOFU_ERR_OUT_OF_MEMORY : UTOFU_SUCCESS;
 }
 
@@ -52,7 +52,7 @@ void emu_mrq_grow(struct emu_vcq *vcq)
     if (n >= emu_g.mrq_entries) {
         emu_async_error("MRQ Overflow", vcq);
     }
-    mrq = malloc((size_t)vcq->mrq_size * 2 * sizeof(*mrq));
+    mrq = calloc((size_t)vcq->mrq_size * 2, sizeof(*mrq));
     if (mrq == NULL) {
         emu_async_error("out of memory for the MRQ", vcq);
     }
@@ -282,13 +282,13 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
-    /* entries that asked for no notice are read and skipped */
-    vcq->toq_silent = 0;
     if (vcq->tcq_head != vcq->tcq_tail) {
         struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head++ % EMU_TOQ_ENTRIES];
         *cbdata                 = t->cbdata;
         code                    = t->code;
     }
+    /* entries that asked for no notice are read and skipped on the way */
+    vcq->toq_left = EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head);
     emu_vcq_unlock(vcq);
     return code;
 }
@@ -309,7 +309,7 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         struct emu_vcq *v = emu_g.vcq[i];
         if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
-            n += v->tcq_tail - v->tcq_head + v->toq_silent;
+            n += EMU_TOQ_ENTRIES - v->toq_left;
         }
     }
     pthread_mutex_unlock(&emu_g.lock);

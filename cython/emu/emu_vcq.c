@@ -108,13 +108,14 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     uint32_t            index;
     int                 code;
 
-    vcq = calloc(1, sizeof(*vcq));
-    if (vcq == NULL) {
+    if (posix_memalign((void **)&vcq, EMU_LINE, sizeof(*vcq))) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
+    memset(vcq, 0, sizeof(*vcq));
     pthread_mutex_init(&vcq->lock, NULL);
-    vcq->locked = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
-    vcq->tni    = (uint16_t)tni;
+    vcq->locked   = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
+    vcq->toq_left = EMU_TOQ_ENTRIES;
+    vcq->tni      = (uint16_t)tni;
 
     pthread_mutex_lock(&emu_g.lock);
     for (index = 0; (index < EMU_MAX_VCQS) && (emu_g.vcq[index] != NULL); index++) {

@@ -176,10 +176,10 @@ static void uct_utofu_config_init(void)
          "zcopy, get, fetching atomics and flush.",
          offsetof(uct_utofu_iface_config_t, tx_notified), count},
 
-        {"STRONG_ORDER", "y",
-         "Post every put and atomic in strong order, so that those of one "
-         "endpoint take effect in the order in which they were posted and the "
-         "last byte of a put is written last.",
+        {"STRONG_ORDER", "n",
+         "Post zcopy operations in strong order too, so that they take effect in "
+         "the order in which they were posted and the last byte of a put is "
+         "written last, without a fence. All other operations always are.",
          offsetof(uct_utofu_iface_config_t, strong_order), yesno},
 
         {"BANDWIDTH", "auto",

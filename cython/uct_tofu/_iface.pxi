@@ -48,7 +48,7 @@ cdef class Iface:
     rndv_split : int, optional
         Bytes of one uTofu operation; larger ones are split.
     strong_order : bool, optional
-        STRONG_ORDER on every put.
+        STRONG_ORDER on zcopy operations without a fence too.
     on_error : callable, optional
         ``on_error(endpoint, exception)``, once per failed endpoint, from
         progress.

@@ -56,7 +56,7 @@ def test_configuration(info):
     for name, value in [("BACKEND", ""), ("TNI", "0"), ("ALLOC", "md,thp,mmap,heap"),
                         ("AM_SEG_SIZE", "auto"), ("RX_SLOTS", "auto"),
                         ("RX_SHORT_SLOTS", "auto"), ("TX_BOUNCE", "auto"),
-                        ("TX_NOTIFIED", "auto"), ("STRONG_ORDER", "y"),
+                        ("TX_NOTIFIED", "auto"), ("STRONG_ORDER", "n"),
                         ("BANDWIDTH", "auto"), ("LATENCY", "auto"),
                         ("OVERHEAD", "auto")]:
         match = re.search(rf"((?:^#.*\n)+)\nUCX_UTOFU_{name}=(.*)$|"
