@@ -179,6 +179,9 @@ typedef struct tofu_iface_config {
     size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
     int           strong_order;   /* STRONG_ORDER on zcopy without a fence too
                                      (default 0); all else has it always */
+    int           early_complete; /* look once, after posting put_zcopy, get_zcopy
+                                     or a fetching atomic, whether it is done:
+                                     then it returns TOFU_OK (default 1) */
     tofu_err_cb_t err_cb;
     void          *err_arg;
 } tofu_iface_config_t;

@@ -97,7 +97,8 @@ tofu_status_t tofu_ep_atomic_post(tofu_ep_t *ep, tofu_atomic_op_t op,
                    status;
 }
 
-static tofu_status_t tofu_amo_begin(tofu_ep_t *ep, unsigned size, void *result,
+static inline __attribute__((always_inline)) tofu_status_t
+tofu_amo_begin(tofu_ep_t *ep, unsigned size, void *result,
                                     uint64_t remote_addr,
                                     const tofu_rkey_t *rkey,
                                     tofu_completion_t *comp, tofu_op_t **op_p)
@@ -124,16 +125,23 @@ static tofu_status_t tofu_amo_begin(tofu_ep_t *ep, unsigned size, void *result,
     return TOFU_OK;
 }
 
-static tofu_status_t tofu_amo_end(tofu_ep_t *ep, tofu_op_t *op,
+static inline tofu_status_t tofu_amo_end(tofu_ep_t *ep, tofu_op_t *op,
                                   tofu_status_t status)
 {
     tofu_iface_t *iface = ep->iface;
+    uint64_t     old_value;
 
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
         tofu_op_free(iface, op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
+    }
+    if (tofu_op_early(iface, ep->rma_peer,
+                      TOFU_EDATA_OP | (ep->rma_peer->seq & 0x7f), &old_value)) {
+        tofu_amo_result(op, old_value);
+        tofu_op_free(iface, op);
+        return TOFU_OK;
     }
     tofu_op_posted(op, ep->rma_peer, 1);
     tofu_op_count(iface, ep, op);

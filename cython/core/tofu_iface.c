@@ -20,6 +20,7 @@ void tofu_iface_config_default(tofu_iface_config_t *config)
     config->tx_notified    = 256;
     config->rndv_split     = 0;
     config->strong_order   = 0;
+    config->early_complete = 1;
 }
 
 static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
@@ -217,6 +218,7 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     iface->mrq_entries = tofu_attr_mrq_entries();
     tofu_attr_bound(iface);
     iface->posts_limit = iface->post_budget;
+    iface->early_skip  = config->early_complete ? 0 : UINT32_MAX; /* never */
     status = tofu_iface_enlist(iface);
     if (status != TOFU_OK) {
         goto err_free_vcq;

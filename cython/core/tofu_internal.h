@@ -266,8 +266,14 @@ struct tofu_iface {
     uint32_t              work;        /* TOFU_WORK_* */
     unsigned              calls;       /* of progress, for the clock */
     uint32_t              post_budget;
+    uint32_t              early_skip;  /* posts until tofu_op_early tries again */
+    int                   stashed;     /* stash is to be handled by progress */
     struct tofu_functions fn;
     tofu_peer_t           *last_peer;  /* of the last local notice */
+    struct {
+        struct utofu_mrq_notice notice;
+        int                     code;
+    } stash; /* taken from the MRQ where users can't be called */
     tofu_am_t             *am;
 
     struct {
@@ -411,7 +417,9 @@ void tofu_peers_free(tofu_iface_t *iface);
 
 /* -------------------------------------------------------------- tofu_op.c */
 
-tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind);
+/* Slow part of tofu_op_alloc: more memory for operations. */
+int tofu_op_grow(tofu_iface_t *iface);
+static inline tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind);
 void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op);
 /* It posted `left` uTofu operations with notice to peer: one round. */
 void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left);
@@ -444,6 +452,41 @@ tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
 /* A post returned neither SUCCESS nor BUSY: log, status. */
 tofu_status_t tofu_post_error(tofu_iface_t *iface, const char *call, int code,
                               utofu_vcq_id_t vcq_id, size_t length);
+
+static inline tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind)
+{
+    tofu_op_t *op = iface->free_ops;
+
+    if (TOFU_UNLIKELY(op == NULL)) {
+        if (!tofu_op_grow(iface)) {
+            return NULL;
+        }
+        op = iface->free_ops;
+    }
+    iface->free_ops = op->root;
+    op->root        = NULL;
+    op->peer        = NULL;
+    op->ep          = NULL;
+    op->comp        = NULL;
+    op->left        = 0;
+    op->rounds      = 0;
+    op->kind        = (uint8_t)kind;
+    op->flags       = 0;
+    op->status      = TOFU_OK;
+    op->in_use      = 1;
+    return op;
+}
+
+/* Give the user of a fetching atomic the old value. */
+static inline void tofu_amo_result(const tofu_op_t *op, uint64_t old_value)
+{
+    if (op->atomic.size == sizeof(uint64_t)) {
+        memcpy(op->atomic.result, &old_value, sizeof(uint64_t));
+    } else {
+        uint32_t value = (uint32_t)old_value;
+        memcpy(op->atomic.result, &value, sizeof(value));
+    }
+}
 
 static inline void tofu_completion_update(tofu_completion_t *comp,
                                           tofu_status_t status)
@@ -484,6 +527,47 @@ static inline void tofu_completion_update(tofu_completion_t *comp,
 static inline int tofu_op_room(const tofu_iface_t *iface, unsigned n)
 {
     return iface->notices + n <= iface->config.tx_notified;
+}
+
+#define TOFU_EARLY_SKIP 64u /* posts without a try after one that was in vain */
+
+/*
+ * An operation with a local notice was posted to peer: is it complete already?
+ * Then the caller returns OK with no record of it; else it goes into the FIFO.
+ * One poll of the MRQ, which pays where completion is quick (memory in reach), and
+ * is not tried for a while where it did not.  Only when nothing else is in flight
+ * to the peer, so that the notice can't be another operation's.  What else is
+ * found is left to progress.
+ */
+static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
+                                unsigned edata, uint64_t *old_value_p)
+{
+    struct utofu_mrq_notice *notice = &iface->stash.notice;
+    int                     code;
+
+    if (iface->early_skip > 0) {
+        --iface->early_skip;
+        return 0;
+    }
+    if (TOFU_UNLIKELY(iface->stashed || !tofu_list_empty(&peer->fifo))) {
+        return 0;
+    }
+    code = iface->fn.poll_mrq(iface->vcq, 0, notice);
+    if (code == UTOFU_ERR_NOT_FOUND) {
+        iface->early_skip = TOFU_EARLY_SKIP;
+        return 0;
+    }
+    if (TOFU_LIKELY((code == UTOFU_SUCCESS) && (notice->edata == edata) &&
+                    (notice->vcq_id == peer->vcq_id) &&
+                    !(notice->notice_type & 1))) { /* local types are even */
+        *old_value_p = notice->rmt_value;
+        ++peer->seq;
+        ++iface->stats.notices;
+        return 1;
+    }
+    iface->stash.code = code;
+    iface->stashed    = 1;
+    return 0;
 }
 
 /* -------------------------------------------------------------- tofu_ep.c */

@@ -16,38 +16,24 @@
 #define TOFU_OP_CHUNK       64u
 #define TOFU_TCQ_DRAIN_MAX  256u
 
-tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind)
+int tofu_op_grow(tofu_iface_t *iface)
 {
-    tofu_op_t *op = iface->free_ops;
-    unsigned  i;
+    tofu_op_chunk_t *chunk = calloc(1, sizeof(*chunk) +
+                                               TOFU_OP_CHUNK *
+                                                       sizeof(chunk->op[0]));
+    unsigned        i;
 
-    if (TOFU_UNLIKELY(op == NULL)) {
-        tofu_op_chunk_t *chunk = calloc(1, sizeof(*chunk) +
-                                                   TOFU_OP_CHUNK * sizeof(*op));
-        if (chunk == NULL) {
-            return NULL;
-        }
-        chunk->count     = TOFU_OP_CHUNK;
-        chunk->next      = iface->op_chunks;
-        iface->op_chunks = chunk;
-        for (i = 0; i < TOFU_OP_CHUNK; ++i) {
-            chunk->op[i].root = iface->free_ops; /* link of the free ones */
-            iface->free_ops   = &chunk->op[i];
-        }
-        op = iface->free_ops;
+    if (chunk == NULL) {
+        return 0;
     }
-    iface->free_ops = op->root;
-    op->root        = NULL;
-    op->peer        = NULL;
-    op->ep          = NULL;
-    op->comp        = NULL;
-    op->left        = 0;
-    op->rounds      = 0;
-    op->kind        = (uint8_t)kind;
-    op->flags       = 0;
-    op->status      = TOFU_OK;
-    op->in_use      = 1;
-    return op;
+    chunk->count     = TOFU_OP_CHUNK;
+    chunk->next      = iface->op_chunks;
+    iface->op_chunks = chunk;
+    for (i = 0; i < TOFU_OP_CHUNK; ++i) {
+        chunk->op[i].root = iface->free_ops; /* link of the free ones */
+        iface->free_ops   = &chunk->op[i];
+    }
+    return 1;
 }
 
 void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op)
@@ -335,12 +321,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     }
     if (code == UTOFU_SUCCESS) {
         if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE)) {
-            if (op->atomic.size == sizeof(uint64_t)) {
-                memcpy(op->atomic.result, &notice->rmt_value, sizeof(uint64_t));
-            } else {
-                uint32_t value = (uint32_t)notice->rmt_value;
-                memcpy(op->atomic.result, &value, sizeof(value));
-            }
+            tofu_amo_result(op, notice->rmt_value);
         } else if (op->kind == TOFU_OP_CLAIM) {
             op->claim.old_value = notice->rmt_value;
         }

@@ -143,7 +143,13 @@ unsigned tofu_iface_progress(tofu_iface_t *iface)
     int                     code;
 
     do {
-        code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
+        if (TOFU_UNLIKELY(iface->stashed)) {
+            notice         = iface->stash.notice;
+            code           = iface->stash.code;
+            iface->stashed = 0;
+        } else {
+            code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
+        }
         if (TOFU_LIKELY(code == UTOFU_ERR_NOT_FOUND)) {
             iface->posts_limit = iface->posts + iface->post_budget;
             break;

@@ -489,7 +489,8 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
     uint64_t      available = is_get ? rkey->length : rkey->wr_length;
     int           single    = (iovcnt == 1) && (iov[0].count == 1);
     tofu_status_t status;
-    utofu_stadd_t local;
+    utofu_stadd_t local = 0; /* of a single block */
+    uint64_t      unused;
     tofu_peer_t   *peer;
     tofu_op_t     *op;
     size_t        total;
@@ -552,6 +553,11 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
+    }
+    if (tofu_op_early(iface, peer, TOFU_EDATA_OP | (peer->seq & 0x7f),
+                      &unused)) {
+        tofu_op_free(iface, op);
+        return TOFU_OK;
     }
     tofu_op_posted(op, peer, 1);
     tofu_op_count(iface, ep, op);

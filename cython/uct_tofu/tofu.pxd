@@ -101,6 +101,7 @@ cdef extern from "tofu.h" nogil:
         unsigned tx_notified
         size_t rndv_split
         int strong_order
+        int early_complete
         tofu_err_cb_t err_cb
         void *err_arg
 

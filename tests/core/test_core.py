@@ -18,7 +18,7 @@ CYTHON = HERE.parents[1] / "cython"
 
 # program -> its cases; how many seconds each may take, the program says
 CASES = {
-    "rma": ["put_get", "iov_split", "big", "atomics"],
+    "rma": ["put_get", "iov_split", "big", "atomics", "early"],
     "memory": ["refusals", "memory", "threads"],
     "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
     "flow": ["pending", "replies", "nested", "no_handler", "churn", "two_ifaces"],

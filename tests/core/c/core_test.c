@@ -62,6 +62,8 @@ static void on_ep_error(void *arg, tofu_ep_t *ep, tofu_status_t status)
     ctx->failed_status = status;
 }
 
+int core_early;
+
 void core_open(struct ctx *ctx, const tofu_iface_config_t *config, size_t window)
 {
     tofu_iface_config_t c;
@@ -75,8 +77,9 @@ void core_open(struct ctx *ctx, const tofu_iface_config_t *config, size_t window
     } else {
         tofu_iface_config_default(&c);
     }
-    c.err_cb  = on_ep_error;
-    c.err_arg = ctx;
+    c.err_cb         = on_ep_error;
+    c.err_arg        = ctx;
+    c.early_complete = core_early;
     CHECK_OK(tofu_md_open(core_backend(), NULL, &ctx->md));
     CHECK_OK(tofu_iface_open(ctx->md, &c, &ctx->iface));
     tofu_md_query(ctx->md, &md_attr);

@@ -86,6 +86,9 @@ void core_fail(const char *file, int line, const char *fmt, ...)
     } while (0)
 
 const struct tofu_backend *core_backend(void);
+/* Value of config.early_complete that core_open sets; 0, so that operations go
+ * through the queues, unless a case is about it. */
+extern int core_early;
 /* Open md and iface (config NULL: default), a window of `window` bytes, tell the
  * others, connect to all. */
 void core_open(struct ctx *ctx, const tofu_iface_config_t *config,

@@ -228,6 +228,7 @@ static void abandoned(struct ctx *ctx)
     CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
     iov = (tofu_iov_t){address, 2000, memh, 0, 1};
     tofu_iface_config_default(&config);
+    config.early_complete = 0; /* operations are to be in flight */
     config.rndv_split  = 100;
     config.tx_notified = 8;
     for (pass = 0; pass < 3; ++pass) {

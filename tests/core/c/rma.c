@@ -110,7 +110,8 @@ static void put_get(struct ctx *ctx)
                     fill(buffer + shift, n, seed);
                     put_one(ctx, (int)kind, buffer + shift, memh, n,
                             ctx->shared->rank[1].base + offset);
-                    /* reads what was put before it */
+                    /* after the fence it reads what was put before */
+                    CHECK_OK(tofu_ep_fence(ctx->ep[1]));
                     done_init(&done);
                     if (n == 0) {
                         CHECK_OK(RETRY(ctx, tofu_ep_get_zcopy(
@@ -437,13 +438,103 @@ static void atomics(struct ctx *ctx)
     core_close(ctx);
 }
 
+static uint64_t early_next;
+
+static int8_t on_early(void *arg, void *data, size_t length, unsigned flags)
+{
+    uint64_t number;
+
+    (void)arg;
+    (void)flags;
+    CHECK_EQ(length, sizeof(number));
+    memcpy(&number, data, sizeof(number));
+    CHECK_EQ(number, early_next);
+    ++early_next;
+    return TOFU_OK;
+}
+
+/* Started: complete at once, or when done_wait says so. */
+static void finish(struct ctx *ctx, struct done *done, tofu_status_t status,
+                   unsigned *at_once_p)
+{
+    if (status == TOFU_OK) {
+        ++*at_once_p;
+        CHECK_EQ(done->called, 0);
+    } else {
+        CHECK_EQ(status, TOFU_INPROGRESS);
+        CHECK_OK(done_wait(ctx, done));
+    }
+}
+
+/* Operations that may complete while they are posted, with messages coming in
+ * between: each completes once and right, and no message is lost or overtaken. */
+static void early(struct ctx *ctx)
+{
+    enum { ROUNDS = 20000, SIZE = 200 };
+    unsigned    peer    = 1 - ctx->rank, at_once = 0;
+    uint64_t    base, i, old = 0;
+    tofu_mem_t  *memh;
+    struct done done;
+    char        *buffer;
+
+    core_early = 1;
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 4, on_early, NULL));
+    buffer = malloc(2 * SIZE);
+    CHECK_OK(tofu_mem_reg(ctx->md, buffer, 2 * SIZE, 0, &memh));
+    base = ctx->shared->rank[peer].base;
+    core_barrier(ctx);
+    for (i = 0; i < ROUNDS; ++i) {
+        tofu_iov_t put = {buffer, SIZE, memh, 0, 1};
+        tofu_iov_t get = {buffer + SIZE, SIZE, memh, 0, 1};
+
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[peer], 4, i, NULL, 0)));
+        fill(buffer, SIZE, i);
+        done_init(&done);
+        finish(ctx, &done,
+               (tofu_status_t)RETRY(ctx, tofu_ep_put_zcopy(ctx->ep[peer], &put, 1,
+                                                           base, ctx->rkey[peer],
+                                                           &done.comp)),
+               &at_once);
+        done_init(&done);
+        finish(ctx, &done,
+               (tofu_status_t)RETRY(ctx, tofu_ep_get_zcopy(ctx->ep[peer], &get, 1,
+                                                           base, ctx->rkey[peer],
+                                                           &done.comp)),
+               &at_once);
+        CHECK(matches(buffer + SIZE, SIZE, i));
+        done_init(&done);
+        finish(ctx, &done,
+               (tofu_status_t)RETRY(ctx, tofu_ep_atomic_fetch(
+                                                 ctx->ep[peer], TOFU_ATOMIC_ADD,
+                                                 8, 1, &old, base + 4096,
+                                                 ctx->rkey[peer], &done.comp)),
+               &at_once);
+        CHECK_EQ(old, i);
+        if (i % 64 == 0) {
+            core_flush(ctx, ctx->ep[peer]);
+        }
+    }
+    while (early_next < ROUNDS) {
+        tofu_iface_progress(ctx->iface);
+    }
+    CHECK(at_once > 0);
+    core_barrier(ctx);
+    CHECK_EQ(*(uint64_t *)(ctx->window + 4096), ROUNDS);
+    CHECK_OK(tofu_mem_dereg(memh));
+    free(buffer);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"put_get", 2, 60, put_get, 0},
         {"iov_split", 2, 60, iov_split, 0},
         {"big", 2, 60, big, 0},
-        {"atomics", 3, 60, atomics, 0}
+        {"atomics", 3, 60, atomics, 0},
+        {"early", 2, 60, early, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
 }
