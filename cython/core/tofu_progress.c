@@ -128,7 +128,8 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
         count += tofu_iface_serve_done(iface);
     }
     if (iface->work & TOFU_WORK_AM) {
-        count += tofu_am_progress(iface, mrq_empty);
+        /* a user called just now may have posted, and that have read a notice */
+        count += tofu_am_progress(iface, mrq_empty && !iface->stashed);
     }
     if (iface->work & TOFU_WORK_TURNS) {
         count += tofu_iface_serve_turns(iface);

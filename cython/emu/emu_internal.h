@@ -89,6 +89,7 @@ struct emu_peer_process {
     int                 mem_fd;  /* its memory, -1: not opened yet, -2: refused */
     int                 conn_fd; /* to its service thread, -1 */
     bool                cma_refused;
+    unsigned            calls;   /* of emu_peer_is_there */
     struct emu_process  *shm;
     struct emu_peer_seg *segs;   /* EMU_MAX_SEGS, made on first use */
     struct emu_peer_process *next;
@@ -245,6 +246,9 @@ void emu_service_wake(void);
 enum { EMU_FD_MEMORY = -1 };
 /* A descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
+/* The process is the one that we met: it has neither ended nor executed another
+ * program, as far as the service thread was told; asks the kernel now and then. */
+bool emu_peer_is_there(struct emu_peer_process *proc);
 /* ARMW on private memory of a peer; returns SUCCESS or an MRQ error. */
 int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t operand, uint64_t compare,
                      uint64_t stadd, uint64_t addr, uint64_t *old_p);

@@ -49,7 +49,7 @@ int emu_mem_init(struct emu_vcq *vcq)
 static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
 {
     struct stat st;
-    int         mode;
+    int         mode, fd;
 
     if (fstat(n, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
         return -1;
@@ -58,7 +58,13 @@ static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
     if ((mode < 0) || ((mode & O_ACCMODE) == O_WRONLY) || (writable && ((mode & O_ACCMODE) != O_RDWR))) {
         return -1;
     }
-    return fcntl(n, F_DUPFD_CLOEXEC, 0);
+    fd = fcntl(n, F_DUPFD_CLOEXEC, 0);
+    /* another thread may have closed it and opened something else meanwhile */
+    if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
 }
 
 #define FD_SCAN 4096 /* descriptors tried one by one where /proc/self/fd is closed to us */

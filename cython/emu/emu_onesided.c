@@ -208,7 +208,6 @@ static __attribute__((noinline)) int private_write(struct emu_peer *peer, uint64
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
     size_t                   done = 0;
-    char                     probe;
 
     if (n == 0) {
         return UTOFU_SUCCESS;
@@ -216,29 +215,24 @@ static __attribute__((noinline)) int private_write(struct emu_peer *peer, uint64
     if (fd < 0) {
         return UTOFU_ERR_MRQ_PEER;
     }
-    if ((n > EMU_CMA_THRESHOLD) || (strong && (n > 64))) {
-        /* The descriptor belongs to the process that we mean, a pid may not: a
-         * read through it tells whether the process is still that one. */
-        if (pread(fd, &probe, 1, (off_t)addr) == 1) {
-            while (!proc->cma_refused && (done < n)) {
-                /* two local pieces make the kernel copy the tail after the body,
-                 * at no cost; the remote pages are looked up once */
-                size_t       tail = tail_size((uintptr_t)addr, n), left = n - done;
-                struct iovec lcl[2] = {{(void *)(uintptr_t)(src + done), left - ((left > tail) ? tail : 0)},
-                                       {(void *)(uintptr_t)(src + n - tail), tail}};
-                struct iovec rmt    = {(void *)(uintptr_t)(addr + done), left};
-                ssize_t      k      = process_vm_writev(proc->pid, lcl, (left > tail) ? 2 : 1, &rmt, 1, 0);
+    /* The descriptor belongs to the process that we mean; a pid may not. */
+    if (((n > EMU_CMA_THRESHOLD) || (strong && (n > 64))) && !proc->cma_refused && emu_peer_is_there(proc)) {
+        while (!proc->cma_refused && (done < n)) {
+            /* two local pieces make the kernel copy the tail after the body, at no
+             * cost; the remote pages are looked up once */
+            size_t       tail = tail_size((uintptr_t)addr, n), left = n - done;
+            struct iovec lcl[2] = {{(void *)(uintptr_t)(src + done), left - ((left > tail) ? tail : 0)},
+                                   {(void *)(uintptr_t)(src + n - tail), tail}};
+            struct iovec rmt    = {(void *)(uintptr_t)(addr + done), left};
+            ssize_t      k      = process_vm_writev(proc->pid, lcl, (left > tail) ? 2 : 1, &rmt, 1, 0);
 
-                if (k > 0) {
-                    done += (size_t)k;
-                } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
-                    proc->cma_refused = true;
-                } else {
-                    return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-                }
+            if (k > 0) {
+                done += (size_t)k;
+            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+                proc->cma_refused = true;
+            } else {
+                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
             }
-        } else if (errno == 0) {
-            return UTOFU_ERR_MRQ_PEER;
         }
     }
     if (done < n) {
@@ -263,7 +257,6 @@ static __attribute__((noinline)) int private_read(struct emu_peer *peer, uint64_
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
     size_t                   done = 0;
-    char                     probe;
 
     if (n == 0) {
         return UTOFU_SUCCESS;
@@ -271,7 +264,7 @@ static __attribute__((noinline)) int private_read(struct emu_peer *peer, uint64_
     if (fd < 0) {
         return UTOFU_ERR_MRQ_PEER;
     }
-    if ((n > EMU_CMA_THRESHOLD) && (pread(fd, &probe, 1, (off_t)addr) == 1)) {
+    if ((n > EMU_CMA_THRESHOLD) && !proc->cma_refused && emu_peer_is_there(proc)) {
         while (!proc->cma_refused && (done < n)) {
             struct iovec lcl = {dst + done, n - done};
             struct iovec rmt = {(void *)(uintptr_t)(addr + done), n - done};

@@ -33,6 +33,7 @@
 #define MAX_CONNS       EMU_MAX_PROCS
 #define FD_TIMEOUT_MS   2000
 #define ARMW_WAIT_MS    5
+#define ASK_EVERY       16 /* calls of emu_peer_is_there; between them the thread tells */
 
 enum request_op { REQUEST_KICK = 1, REQUEST_FD };
 
@@ -190,8 +191,8 @@ static void *service_main(void *arg)
         for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
             peers++;
         }
-        if (cap < 2 + nconns + peers) {
-            cap                 = 2 * (2 + nconns + peers);
+        if (cap < 2 + nconns + 2 * peers) {
+            cap                 = 2 * (2 + nconns + 2 * peers);
             struct pollfd  *f   = realloc(fds, cap * sizeof(*fds));
             struct watched *w   = realloc(what, cap * sizeof(*what));
             fds                 = (f != NULL) ? f : fds;
@@ -217,6 +218,11 @@ static void *service_main(void *arg)
             fds[n]  = (struct pollfd){p->pidfd, POLLIN, 0};
             what[n] = (struct watched){p};
             n++;
+            if (p->conn_fd >= 0) {
+                fds[n]  = (struct pollfd){p->conn_fd, POLLRDHUP, 0}; /* also at exec */
+                what[n] = (struct watched){p};
+                n++;
+            }
         }
         if (locked) {
             pthread_mutex_unlock(&emu_g.lock);
@@ -234,7 +240,7 @@ static void *service_main(void *arg)
         for (unsigned i = 2; i < n; i++) {
             struct emu_peer_process *p = what[i].proc;
 
-            if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) ||
+            if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) ||
                                 ((p->pidfd < 0) && !emu_slot_alive(&emu_g.control->slot[p->slot])))) {
                 emu_peer_process_lost(p);
             }
@@ -339,6 +345,26 @@ static int connection(struct emu_peer_process *proc)
     }
     proc->conn_fd = fd;
     return fd;
+}
+
+bool emu_peer_is_there(struct emu_peer_process *proc)
+{
+    char byte;
+
+    if (proc->conn_fd < 0) {
+        pthread_mutex_lock(&emu_g.lock);
+        connection(proc);
+        pthread_mutex_unlock(&emu_g.lock);
+        if (proc->conn_fd < 0) {
+            return false;
+        }
+        emu_service_wake(); /* it watches the connection from now on */
+    } else if (++proc->calls % ASK_EVERY) {
+        return !atomic_load_explicit(&proc->dead, memory_order_acquire);
+    }
+    /* the kernel closes the other end at exit and at exec, before anything else
+     * can have the pid or the address space */
+    return (recv(proc->conn_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK));
 }
 
 static int receive_fd(int conn)
