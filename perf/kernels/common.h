@@ -124,14 +124,16 @@ static inline int perf_pair_end(const struct perf_pair *pair)
     return !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
 }
 
-/* Memory of a shared memfd mapping, or of malloc, filled and writable. */
+/* Memory of a shared memfd mapping, or of malloc (as it comes, or from the start
+ * of a page), filled and writable. */
 static inline void *perf_memory(const char *kind, size_t length)
 {
     void *memory;
     int  fd;
 
-    if (!strcmp(kind, "malloc")) {
-        PERF_CHECK(posix_memalign(&memory, 64, length) == 0, "no memory");
+    if (!strcmp(kind, "malloc") || !strcmp(kind, "malloc-page")) {
+        PERF_CHECK(posix_memalign(&memory, (kind[6] == '\0') ? 64 : 4096,
+                                  length) == 0, "no memory");
     } else {
         PERF_CHECK(!strcmp(kind, "memfd"), "unknown kind of memory: %s", kind);
         fd = memfd_create("perf", MFD_CLOEXEC);
