@@ -146,14 +146,21 @@ static int job_lock(void)
 
 /* -------------------------------------------------------------- processes */
 
-/* State and start time from /proc/PID/stat */
-static bool process_stat(pid_t pid, char *state_p, uint64_t *start_p)
+/* What the kernel says of a process.  Asked of its first thread, because emulators
+ * of other processors answer for /proc/PID/stat of their own process themselves. */
+struct process_stat {
+    char     state;
+    long     threads;
+    uint64_t start; /* clock ticks since boot */
+};
+
+static bool process_stat(pid_t pid, struct process_stat *stat_p)
 {
-    char    path[40], buf[1024], *p;
+    char    path[64], buf[1024], *p, *fields[23];
     ssize_t n;
     int     fd, field;
 
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
@@ -165,44 +172,43 @@ static bool process_stat(pid_t pid, char *state_p, uint64_t *start_p)
     }
     buf[n] = '\0';
     p      = strrchr(buf, ')'); /* the name before it may hold anything */
-    if ((p == NULL) || (p[1] != ' ')) {
-        return false;
-    }
-    p += 2;
-    *state_p = *p;
-    for (field = 3; (field < 22) && (p != NULL); field++) {
+    for (field = 3; (field <= 22) && (p != NULL); field++) {
         p = strchr(p, ' ');
         p = (p == NULL) ? NULL : p + 1;
+        fields[field] = p;
     }
     if (p == NULL) {
         return false;
     }
-    *start_p = strtoull(p, NULL, 10);
+    stat_p->state   = *fields[3];
+    stat_p->threads = strtol(fields[20], NULL, 10);
+    stat_p->start   = strtoull(fields[22], NULL, 10);
     return true;
 }
 
 uint64_t emu_start_time(pid_t pid)
 {
-    uint64_t start = 0;
-    char     state;
+    struct process_stat stat;
 
-    return process_stat(pid, &state, &start) ? start : 0;
+    return process_stat(pid, &stat) ? stat.start : 0;
 }
 
 bool emu_process_stopped(pid_t pid)
 {
-    uint64_t start;
-    char     state;
+    struct process_stat stat;
 
-    return process_stat(pid, &state, &start) && ((state == 'T') || (state == 't'));
+    return process_stat(pid, &stat) && ((stat.state == 'T') || (stat.state == 't'));
 }
 
 bool emu_slot_alive(const struct emu_proc_slot *slot)
 {
-    uint64_t start;
-    char     state;
+    struct process_stat stat;
 
-    return process_stat(slot->pid, &state, &start) && (state != 'Z') && (state != 'X') && (start == slot->start_time);
+    if (!process_stat(slot->pid, &stat) || (stat.start != slot->start_time)) {
+        return false;
+    }
+    /* the first thread may be gone while others go on */
+    return ((stat.state != 'Z') && (stat.state != 'X')) || (stat.threads > 1);
 }
 
 /* --------------------------------------------------------- control segment */
