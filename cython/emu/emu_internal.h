@@ -255,6 +255,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
 
 /* emu_peer.c */
 struct emu_peer_process *emu_peer_process_get(uint32_t slot); /* lock held */
+bool emu_peer_process_alive(const struct emu_peer_process *proc); /* reads /proc */
 void emu_peer_process_lost(struct emu_peer_process *proc);
 void emu_peers_release(struct emu_vcq *vcq); /* lock held */
 /* The peer of an ID; creates it.  MRQ_PEER: no such VCQ; INVALID_VCQ_ID. */

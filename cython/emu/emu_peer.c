@@ -96,6 +96,14 @@ err_free:
     return NULL;
 }
 
+bool emu_peer_process_alive(const struct emu_peer_process *p)
+{
+    const struct emu_proc_slot *s = &emu_g.control->slot[p->slot];
+
+    /* the slot may be another process' by now */
+    return !atomic_load(&p->dead) && (s->gen == p->gen) && emu_slot_alive(s);
+}
+
 /* The process has ended: every operation towards its VCQs sees a new generation.
  * The first who notices does it for all peers, in the dead process' segment. */
 void emu_peer_process_lost(struct emu_peer_process *p)

@@ -241,7 +241,7 @@ static void *service_main(void *arg)
             struct emu_peer_process *p = what[i].proc;
 
             if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) ||
-                                ((p->pidfd < 0) && !emu_slot_alive(&emu_g.control->slot[p->slot])))) {
+                                ((p->pidfd < 0) && !emu_peer_process_alive(p)))) {
                 emu_peer_process_lost(p);
             }
         }
@@ -507,7 +507,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                 /* Nobody will take it, or a dead process holds it.  While a live
                  * one holds it, it is not ours to give back: wait. */
                 if (atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_FREE) ||
-                    !emu_slot_alive(&emu_g.control->slot[peer->proc->slot])) {
+                    !emu_peer_process_alive(peer->proc)) {
                     return UTOFU_ERR_MRQ_PEER;
                 }
                 continue;
