@@ -268,6 +268,11 @@ int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries);
 int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer);
 
+/* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
+ * mapped here; strong: the last word is to land last.  SUCCESS or an MRQ error. */
+int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong);
+int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n);
+
 /* emu_vma.c: what is mapped at [addr, addr + size) of this process */
 struct emu_vma {
     bool     readable, writable; /* throughout */

@@ -11,11 +11,9 @@
  * byte of a put is visible last, and whoever sees the notice sees the data.
  */
 #include "emu_armw.h"
+#include "emu_copy.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #define POST_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | \
@@ -143,149 +141,6 @@ EMU_INLINE int remote_region(struct emu_peer *peer, uint64_t stadd, size_t lengt
         return UTOFU_ERR_MRQ_RMT_MEMORY;
     }
     *r_p = r;
-    return UTOFU_SUCCESS;
-}
-
-/* ------------------------------------------------------------------- copies */
-
-/* The last bytes, up to an aligned 8-byte word, ascending, each a release store */
-EMU_INLINE void store_tail(char *dst, const char *src, size_t n)
-{
-    if (n == 8) {
-        uint64_t v;
-        memcpy(&v, src, 8);
-        __atomic_store_n((uint64_t *)(void *)dst, v, __ATOMIC_RELEASE);
-        return;
-    }
-    if (n & 4) {
-        uint32_t v;
-        if (((uintptr_t)dst & 3) == 0) {
-            memcpy(&v, src, 4);
-            __atomic_store_n((uint32_t *)(void *)dst, v, __ATOMIC_RELEASE);
-            dst += 4;
-            src += 4;
-            n -= 4;
-        }
-    }
-    if ((n & 2) && (((uintptr_t)dst & 1) == 0) && (n < 4)) {
-        uint16_t v;
-        memcpy(&v, src, 2);
-        __atomic_store_n((uint16_t *)(void *)dst, v, __ATOMIC_RELEASE);
-        dst += 2;
-        src += 2;
-        n -= 2;
-    }
-    for (; n > 0; n--) {
-        __atomic_store_n(dst++, *src++, __ATOMIC_RELEASE);
-    }
-}
-
-/* How many bytes of a copy are its tail: those in the last aligned word */
-EMU_INLINE size_t tail_size(uintptr_t dst, size_t n)
-{
-    size_t tail = (dst + n) & 7;
-
-    tail = tail ? tail : 8;
-    return (tail < n) ? tail : n;
-}
-
-EMU_INLINE void copy_tail_last(char *dst, const char *src, size_t n)
-{
-    if (emu_likely((n == 8) && !((uintptr_t)dst & 7))) {
-        store_tail(dst, src, 8);
-        return;
-    }
-    if (emu_likely(n != 0)) {
-        size_t tail = tail_size((uintptr_t)dst, n);
-        memcpy(dst, src, n - tail);
-        store_tail(dst + (n - tail), src + (n - tail), tail);
-    }
-}
-
-/* Into private memory of a peer.  strong: the last word is to land last. */
-static __attribute__((noinline)) int private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong)
-{
-    struct emu_peer_process *proc = peer->proc;
-    int                      fd   = emu_peer_mem_fd(proc);
-    size_t                   done = 0;
-
-    if (n == 0) {
-        return UTOFU_SUCCESS;
-    }
-    if (fd < 0) {
-        return UTOFU_ERR_MRQ_PEER;
-    }
-    /* The descriptor belongs to the process that we mean; a pid may not. */
-    if (((n > EMU_CMA_THRESHOLD) || (strong && (n > 64))) && !proc->cma_refused && emu_peer_is_there(proc)) {
-        while (!proc->cma_refused && (done < n)) {
-            /* two local pieces make the kernel copy the tail after the body, at no
-             * cost; the remote pages are looked up once */
-            size_t       tail = tail_size((uintptr_t)addr, n), left = n - done;
-            struct iovec lcl[2] = {{(void *)(uintptr_t)(src + done), left - ((left > tail) ? tail : 0)},
-                                   {(void *)(uintptr_t)(src + n - tail), tail}};
-            struct iovec rmt    = {(void *)(uintptr_t)(addr + done), left};
-            ssize_t      k      = process_vm_writev(proc->pid, lcl, (left > tail) ? 2 : 1, &rmt, 1, 0);
-
-            if (k > 0) {
-                done += (size_t)k;
-            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
-                proc->cma_refused = true;
-            } else {
-                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-            }
-        }
-    }
-    if (done < n) {
-        size_t tail = (strong && (n - done > 64)) ? tail_size((uintptr_t)addr, n) : 0;
-
-        for (size_t end = n - tail; done < n; end = n) {
-            while (done < end) {
-                ssize_t k = pwrite(fd, src + done, end - done, (off_t)(addr + done));
-                if (k <= 0) {
-                    /* 0: the process has ended, or is another program by now */
-                    return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-                }
-                done += (size_t)k;
-            }
-        }
-    }
-    return UTOFU_SUCCESS;
-}
-
-static __attribute__((noinline)) int private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
-{
-    struct emu_peer_process *proc = peer->proc;
-    int                      fd   = emu_peer_mem_fd(proc);
-    size_t                   done = 0;
-
-    if (n == 0) {
-        return UTOFU_SUCCESS;
-    }
-    if (fd < 0) {
-        return UTOFU_ERR_MRQ_PEER;
-    }
-    if ((n > EMU_CMA_THRESHOLD) && !proc->cma_refused && emu_peer_is_there(proc)) {
-        while (!proc->cma_refused && (done < n)) {
-            struct iovec lcl = {dst + done, n - done};
-            struct iovec rmt = {(void *)(uintptr_t)(addr + done), n - done};
-            ssize_t      k   = process_vm_readv(proc->pid, &lcl, 1, &rmt, 1, 0);
-
-            if (k > 0) {
-                done += (size_t)k;
-            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
-                proc->cma_refused = true;
-            } else {
-                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-            }
-        }
-    }
-    while (done < n) {
-        ssize_t k = pread(fd, dst + done, n - done, (off_t)(addr + done));
-        if (k <= 0) {
-            return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-        }
-        done += (size_t)k;
-    }
     return UTOFU_SUCCESS;
 }
 
@@ -422,13 +277,13 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
         goto failed;
     }
     if (emu_likely(r->direct)) {
-        copy_tail_last((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
+        emu_copy((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
         if (emu_unlikely(emu_fault_seen)) {
             code = emu_region_cut_off(peer, r);
             goto failed;
         }
     } else {
-        code = private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
+        code = emu_private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
                              (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             goto failed;
@@ -580,13 +435,13 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     }
     if (emu_likely(r->direct)) {
         atomic_thread_fence(memory_order_acquire);
-        copy_tail_last(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
+        emu_copy(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
         if (emu_unlikely(emu_fault_seen)) {
             code = emu_region_cut_off(peer, r);
             goto failed;
         }
     } else {
-        code = private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
+        code = emu_private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
         if (code != UTOFU_SUCCESS) {
             goto failed;
         }

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* emu_procfs.c - is a process alive, stopped, and still the one that was met? */
+#include "emu_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the kernel says of a process.  Asked of its first thread, because emulators
+ * of other processors answer for /proc/PID/stat of their own process themselves. */
+struct process_stat {
+    char     state;
+    long     threads;
+    uint64_t start; /* clock ticks since boot */
+};
+
+static bool process_stat(pid_t pid, struct process_stat *stat_p)
+{
+    char    path[64], buf[1024], *p, *fields[23];
+    ssize_t n;
+    int     fd, field;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    n = read(fd, buf, sizeof(buf) - 1);
+    close(fd);
+    if (n <= 0) {
+        return false;
+    }
+    buf[n] = '\0';
+    p      = strrchr(buf, ')'); /* the name before it may hold anything */
+    for (field = 3; (field <= 22) && (p != NULL); field++) {
+        p = strchr(p, ' ');
+        p = (p == NULL) ? NULL : p + 1;
+        fields[field] = p;
+    }
+    if (p == NULL) {
+        return false;
+    }
+    stat_p->state   = *fields[3];
+    stat_p->threads = strtol(fields[20], NULL, 10);
+    stat_p->start   = strtoull(fields[22], NULL, 10);
+    return true;
+}
+
+uint64_t emu_start_time(pid_t pid)
+{
+    struct process_stat stat;
+
+    return process_stat(pid, &stat) ? stat.start : 0;
+}
+
+bool emu_process_stopped(pid_t pid)
+{
+    struct process_stat stat;
+
+    return process_stat(pid, &stat) && ((stat.state == 'T') || (stat.state == 't'));
+}
+
+bool emu_slot_alive(const struct emu_proc_slot *slot)
+{
+    struct process_stat stat;
+
+    if (!process_stat(slot->pid, &stat) || (stat.start != slot->start_time)) {
+        return false;
+    }
+    /* the first thread may be gone while others go on */
+    return ((stat.state != 'Z') && (stat.state != 'X')) || (stat.threads > 1);
+}
