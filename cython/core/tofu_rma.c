@@ -68,17 +68,43 @@ tofu_put_short_slow(tofu_ep_t *ep, const void *buffer, unsigned length,
                    status;
 }
 
+/* The post of an 8-byte put was refused. */
+static TOFU_NOINLINE tofu_status_t tofu_put_short_refused(tofu_ep_t *ep,
+                                                          int code)
+{
+    if (code != UTOFU_ERR_BUSY) {
+        return tofu_post_error(ep->iface, "utofu_put_piggyback8", code,
+                               ep->rma_vcq, sizeof(uint64_t));
+    }
+    tofu_tcq_drain(ep->iface); /* so that the caller's next try finds room */
+    return tofu_ep_starve(ep, TOFU_STARVED_TOQ);
+}
+
 tofu_status_t tofu_ep_put_short(tofu_ep_t *ep, const void *buffer,
                                 unsigned length, uint64_t remote_addr,
                                 const tofu_rkey_t *rkey)
 {
-    uint64_t      offset = remote_addr - rkey->base;
+    uint64_t      offset = remote_addr - rkey->base, value;
     tofu_status_t status;
+    int           code;
 
     if (TOFU_UNLIKELY(!tofu_ep_rma_ready(ep, rkey) ||
                       (length - 1 >= TOFU_MAX_SHORT) ||
                       !tofu_range_ok(offset, length, rkey->wr_length))) {
         return tofu_put_short_slow(ep, buffer, length, remote_addr, rkey);
+    }
+    /* the commonest length keeps nothing but the ep across the call */
+    if (TOFU_LIKELY(length == sizeof(value))) {
+        memcpy(&value, buffer, sizeof(value));
+        code = ep->iface->fn.put_piggyback8(
+                ep->iface->vcq, ep->rma_vcq, value, rkey->stadd + offset,
+                sizeof(value), TOFU_EDATA_USER, TOFU_SHORT_ORDER,
+                tofu_cbdata(ep->rma_peer, TOFU_CB_PEER));
+        if (TOFU_LIKELY(code == UTOFU_SUCCESS)) {
+            ++ep->iface->posts;
+            return TOFU_OK;
+        }
+        return tofu_put_short_refused(ep, code);
     }
     status = tofu_put_piggyback(ep->iface, ep, buffer, length,
                                 rkey->stadd + offset);
