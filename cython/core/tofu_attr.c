@@ -21,12 +21,12 @@ static const struct {
         .reg_overhead  = 31e-6,    /* first registration: UTF's raw output */
         .reg_growth    = 34e-12    /* 604 us seen for 16 MiB: the same */
     },
-    [TOFU_BACKEND_EMULATOR] = {
-        .latency       = 60e-9,    /* measured on one host, 8 bytes */
-        .bandwidth     = 40e9,     /* measured, copies of 64 KiB to 1 MiB */
-        .overhead      = 20e-9,    /* measured, put and notice */
-        .recv_overhead = 20e-9,    /* measured, notice read */
-        .reg_overhead  = 2e-6,     /* assumed: one look at the memory map */
+    [TOFU_BACKEND_EMULATOR] = { /* x86-64 virtual machine, 2 cores of Zen 5 */
+        .latency       = 55e-9,    /* perf/speed_table.py: put_lat 8 B */
+        .bandwidth     = 70e9,     /* perf/speed_table.py: put_bw 1 MiB */
+        .overhead      = 11e-9,    /* perf/speed_table.py: put_bw 8 B */
+        .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
+        .reg_overhead  = 3.7e-6,   /* utofu_reg_mem + dereg, 4 KiB .. 16 MiB */
         .reg_growth    = 0
     }
 };
