@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 static struct utofu_onesided_caps onesided_caps = {
-    /* SESSION_MODE joins when session-mode VCQs do */
-    .flags    = UTOFU_ONESIDED_CAP_FLAG_ARMW,
+    .flags    = UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE | UTOFU_ONESIDED_CAP_FLAG_ARMW,
     .armw_ops = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP | UTOFU_ONESIDED_CAP_ARMW_OP_ADD |
                 UTOFU_ONESIDED_CAP_ARMW_OP_XOR | UTOFU_ONESIDED_CAP_ARMW_OP_AND | UTOFU_ONESIDED_CAP_ARMW_OP_OR,
     .num_cmp_ids            = EMU_NUM_CMPS,
@@ -21,7 +20,18 @@ static struct utofu_onesided_caps onesided_caps = {
     .max_gap                = 255,
 };
 
-EMU_EXPORT int utofu_get_onesided_tnis(utofu_tni_id_t **tni_ids, size_t *num_tnis)
+static struct utofu_barrier_caps barrier_caps = { /* table 6.5 */
+    .flags      = 0,
+    .reduce_ops = UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER | UTOFU_BARRIER_CAP_REDUCE_OP_BAND |
+                  UTOFU_BARRIER_CAP_REDUCE_OP_BOR | UTOFU_BARRIER_CAP_REDUCE_OP_BXOR | UTOFU_BARRIER_CAP_REDUCE_OP_MAX |
+                  UTOFU_BARRIER_CAP_REDUCE_OP_MAXLOC | UTOFU_BARRIER_CAP_REDUCE_OP_SUM |
+                  UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM,
+    .max_uint64_reduction = EMU_MAX_REDUCE_U,
+    .max_double_reduction = EMU_MAX_REDUCE_D,
+};
+
+/* Every TNI does both kinds of communication */
+static int get_tnis(utofu_tni_id_t **tni_ids, size_t *num_tnis)
 {
     utofu_tni_id_t *ids;
     int             code = emu_ready();
@@ -44,14 +54,25 @@ EMU_EXPORT int utofu_get_onesided_tnis(utofu_tni_id_t **tni_ids, size_t *num_tni
     return UTOFU_SUCCESS;
 }
 
-/* No TNI does barrier communication yet: an empty list, as 3.2.1.2 has it. */
+EMU_EXPORT int utofu_get_onesided_tnis(utofu_tni_id_t **tni_ids, size_t *num_tnis)
+{
+    return get_tnis(tni_ids, num_tnis);
+}
+
 EMU_EXPORT int utofu_get_barrier_tnis(utofu_tni_id_t **tni_ids, size_t *num_tnis)
 {
-    if ((tni_ids == NULL) || (num_tnis == NULL)) {
+    return get_tnis(tni_ids, num_tnis);
+}
+
+EMU_EXPORT int utofu_query_barrier_caps(utofu_tni_id_t tni_id, struct utofu_barrier_caps **tni_caps)
+{
+    if (tni_id >= EMU_NUM_TNIS) {
+        return UTOFU_ERR_INVALID_TNI_ID;
+    }
+    if (tni_caps == NULL) {
         return UTOFU_ERR_INVALID_POINTER;
     }
-    *tni_ids  = NULL;
-    *num_tnis = 0;
+    *tni_caps = &barrier_caps;
     return UTOFU_SUCCESS;
 }
 

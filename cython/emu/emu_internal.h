@@ -40,17 +40,22 @@
 
 /* ------------------------------------------------------------- STADD, IDs */
 
-/* STADD: 1 | STag (16 bits) | offset (40 bits).  The offset of a registration
- * starts at addr % 256, so a STADD is aligned as its memory is; with a chosen
- * STag (addr is a multiple of 256) it starts at 0 and depends on the STag only. */
-#define EMU_STADD_TAG      ((uint64_t)1 << 56)
+/* STADD: 0000 ccc1 | STag (16 bits) | offset (40 bits).  ccc is the component ID of
+ * the VCQ, so that STADDs are unique in a CQ (2.2.2), but 0 where the user chose the
+ * STag: those STADDs depend on the STag only.  The offset of a registration starts
+ * at addr % 256, so a STADD is aligned as its memory is; with a chosen STag (addr is
+ * a multiple of 256) it starts at 0. */
 #define EMU_STADD_OFF_BITS 40
 #define EMU_STADD_OFF_MASK (((uint64_t)1 << EMU_STADD_OFF_BITS) - 1)
-#define EMU_STADD(stag, off) (EMU_STADD_TAG | ((uint64_t)(stag) << EMU_STADD_OFF_BITS) | (off))
 #define EMU_STADD_STAG(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS) & (EMU_NUM_STAGS - 1))
 #define EMU_STADD_OFF(s)   ((s) & EMU_STADD_OFF_MASK)
-#define EMU_STADD_OK(s)    (((s) >> 56) == 1)
-#define EMU_STADD_HIGH(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS)) /* tag and STag */
+#define EMU_STADD_HIGH(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS)) /* all but the offset; never 0 */
+EMU_INLINE uint64_t emu_stadd(unsigned cmp, uint32_t stag, uint64_t off)
+{
+    uint64_t top = (stag < EMU_NUM_STAGS_USER) ? 1 : (1 | (uint64_t)cmp << 1);
+
+    return (top << 56) | ((uint64_t)stag << EMU_STADD_OFF_BITS) | off;
+}
 
 /* A decoded VCQ ID (emu_topology.c) */
 struct emu_vcq_name {
@@ -65,6 +70,8 @@ bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *name);
 uint64_t emu_coords_key(const uint8_t coords[6]);
 bool emu_path_valid(const uint8_t path[3]);
 bool emu_path_id_valid(unsigned path_id);
+void emu_path_of_id(unsigned path_id, uint8_t path[3]); /* of a valid one */
+void emu_shape_get(unsigned size[3]);                     /* X, Y, Z */
 bool emu_coords_valid(const uint8_t coords[6]);
 /* Coordinates of this process' node, from the environment or `slot`. */
 int emu_topology_init(uint32_t slot, uint8_t coords[6]);
@@ -109,6 +116,23 @@ struct emu_region {
 };
 #define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */
 
+/* The producer's side of a lane. */
+struct emu_lane_tx {
+    struct emu_lane       *lane;   /* NULL: not opened yet */
+    struct emu_lane_entry *next;   /* where the next entry goes */
+    uint32_t              entries; /* of ring B, a power of 2 */
+    uint32_t              limit;   /* of them that may be in use: the size of the target's MRQ */
+    uint64_t              wr_a, wr_b;       /* entries written, per ring */
+    uint64_t              known_a, known_b; /* of them read, as last seen */
+};
+
+/* A lane of a session-mode VCQ, mapped here because we carry for that VCQ */
+struct emu_carried_lane {
+    uint32_t                index;
+    struct emu_lane         *lane;
+    struct emu_carried_lane *next;
+};
+
 /* A remote VCQ as seen from one local VCQ, whatever path it is reached by. */
 struct emu_peer {
     uint64_t                id;    /* with the default path */
@@ -118,13 +142,13 @@ struct emu_peer {
     struct emu_peer_process *proc;
     struct emu_stag         *stags;
     struct emu_vcq_block    *block;
-    /* lane towards it: made on the first remote notice */
-    struct emu_lane         *lane;
-    struct emu_lane_entry   *next_entry; /* where the next one goes; NULL: overflow */
-    uint32_t                lane_entries; /* of ring B */
-    uint64_t                wr_a, wr_b;  /* entries written, per ring */
-    uint64_t                known_a, known_b; /* of them read, as last seen */
+    struct emu_lane_tx      tx;    /* lane towards it: made on the first remote notice */
     struct emu_peer         *next; /* all peers of the VCQ */
+    /* session mode (emu_session.c) */
+    struct emu_session      *session; /* of that VCQ, mapped on first use */
+    struct emu_carried_lane *carried; /* lanes of session-mode VCQs towards it */
+    struct emu_peer         *next_work;
+    bool                    in_work;
     struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
 };
 #define EMU_PEER_HASH 256u
@@ -146,19 +170,30 @@ struct emu_rx_lane {
 };
 
 struct emu_tcq_entry {
-    void *cbdata;
-    int  code;
+    void     *cbdata;
+    int      code;
+    uint64_t due; /* timed mode: not to be seen before */
 };
 
 struct emu_mrq_entry {
     struct utofu_mrq_notice notice;
     int                     code;
+    uint64_t                due; /* timed mode: not to be seen before */
 };
+
+/* Why a VCQ does not take the shortest way.  With any but LOCKED, operations go
+ * through descriptors (emu_post.c). */
+#define EMU_SPECIAL_LOCKED  1u  /* thread-safe */
+#define EMU_SPECIAL_SESSION 2u  /* session mode */
+#define EMU_SPECIAL_WIRE    4u  /* operations are carried out later (emu_wire.c) */
+#define EMU_SPECIAL_TIMED   8u  /* at Tofu-D's speed (emu_timing.c) */
+#define EMU_SPECIAL_INJECT  16u /* faults are injected (emu_inject.c) */
+#define EMU_SPECIAL_STATS   32u /* operations are counted (emu_stats.c) */
 
 struct emu_vcq {
     /* what every post looks at */
     utofu_vcq_hdl_t      hdl;
-    uint32_t             locked;   /* thread-safe */
+    uint32_t             special;  /* EMU_SPECIAL_*: 0 for the plain, fast VCQ */
     uint32_t             toq_left; /* free entries of the TOQ */
     uint64_t             last_id;  /* how the user named ... */
     struct emu_peer      *last;    /* ... the peer of the last operation; 0: none */
@@ -178,6 +213,16 @@ struct emu_vcq {
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];
     struct emu_peer      *peers;
+    struct emu_peer      *graveyard; /* forgotten while a session is carried on */
+    bool                 carrying;
+
+    struct emu_session   *session; /* session mode: our own */
+    struct emu_wire      *wire;
+    struct emu_stats     *stats;
+    uint64_t             timed_free; /* timed mode: when the CQ can start the next operation */
+    uint32_t             mrq_entries;
+    uint32_t             counted_polls; /* since the MRQ was counted */
+    uint64_t             counted_at;    /* us */
 
     /* STags: free list and lookup by (addr, size, flags) */
     uint32_t             *stag_next; /* free list / hash chain */
@@ -192,6 +237,18 @@ struct emu_vcq {
     struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
 };
 
+/* What the environment asks for (emu_env.c), read when the process joins its job. */
+struct emu_env {
+    uint32_t mrq_entries, mrq_entries_session; /* UTOFU_NUM_MRQ_ENTRIES(_SESSION) */
+    uint32_t lane_entries;                     /* the larger of them */
+    int      exclusive_cqs, session_cqs;       /* UTOFU_NUM_*_CQS; -1: not set */
+    bool     mlock_memory;                     /* UTOFU_SWAP_PROTECT */
+    bool     strict;                           /* UTOFU_EMU_STRICT */
+    uint64_t seed;                             /* UTOFU_EMU_SEED */
+    uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */
+};
+void emu_env_read(struct emu_env *env);
+
 struct emu_global {
     pthread_mutex_t         lock;
     _Atomic bool            ready;
@@ -201,8 +258,7 @@ struct emu_global {
     uint32_t                slot, gen;
     uint32_t                node;
     uint8_t                 coords[6];
-    uint32_t                mrq_entries;
-    bool                    mlock_memory; /* UTOFU_SWAP_PROTECT */
+    struct emu_env          env;
     int                     control_fd, seg_fd, listen_fd, wake_fd, self_mem_fd;
     struct emu_control      *control;
     struct emu_process      *shm;
@@ -265,8 +321,19 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **re
 int emu_peer_mem_fd(struct emu_peer_process *proc);
 /* The file of a region was cut off under an operation: no more direct access. */
 int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
-struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries);
-int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer);
+/* Frees peers that were forgotten while a session was carried on. */
+void emu_peers_bury(struct emu_vcq *vcq);
+
+/* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
+ * are those of that segment. */
+struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries);
+/* Claim a lane towards the peer for the VCQ that owner (EMU_LANE_OWNER) names, and
+ * announce it. */
+int emu_lane_open(struct emu_peer *peer, uint64_t owner, struct emu_lane_tx *tx, uint32_t *index_p);
+/* Where the entry after the one just written goes, when ring A looks full. */
+EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx);
+/* The producer is done with the lane: its reader drops it when it has read all. */
+void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 
 /* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
  * mapped here; strong: the last word is to land last.  SUCCESS or an MRQ error. */
@@ -296,8 +363,6 @@ int emu_queue_init(struct emu_vcq *vcq);
 void emu_queue_fini(struct emu_vcq *vcq);
 /* Make room for one more local notice. */
 EMU_NOINLINE void emu_mrq_grow(struct emu_vcq *vcq);
-/* Where the entry after the one just written goes, when ring A looks full. */
-EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_peer *peer);
 
 /* The VCQ of a handle, or NULL.  A handle is (serial << 16 | index + 1), so that
  * a stale or random one is told from a live one. */
@@ -316,19 +381,45 @@ EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
     return vcq;
 }
 
+void emu_wire_yield(struct emu_vcq *vcq); /* emu_wire.c */
+
 EMU_INLINE void emu_vcq_lock(struct emu_vcq *vcq)
 {
-    if (vcq->locked) {
+    if (vcq->special & EMU_SPECIAL_LOCKED) {
+        if (emu_unlikely(vcq->special & EMU_SPECIAL_WIRE)) {
+            emu_wire_yield(vcq);
+        }
         pthread_mutex_lock(&vcq->lock);
     }
 }
 
 EMU_INLINE void emu_vcq_unlock(struct emu_vcq *vcq)
 {
-    if (vcq->locked) {
+    if (vcq->special & EMU_SPECIAL_LOCKED) {
         pthread_mutex_unlock(&vcq->lock);
     }
 }
+
+/* emu_vbg.c: what one utofu_alloc_vbg returned, and what was started with it.  Its
+ * owner's only: no other process sees it. */
+struct emu_vbg_set {
+    uint64_t        id[1 + EMU_RELAY_GATES];
+    uint32_t        num_ids; /* 0: none */
+    uint32_t        flags;   /* UTOFU_VBG_FLAG_* */
+    uint32_t        slot, gen; /* of this process when it was allocated */
+    uint8_t         kind, op, num; /* of the barrier that was started, kind 0: none */
+    pthread_mutex_t lock;
+};
+struct emu_vbg_set *emu_vbg_set_of(uint64_t id); /* by its start gate; NULL: none of this process */
+uint32_t emu_vbg_id_index(uint64_t id);          /* gate on its node, or EMU_NODE_GATES */
+/* Free the gates that a process slot has on a node (control locked). */
+void emu_gates_reclaim(uint32_t node, uint32_t slot);
+bool emu_gates_used(const struct emu_node *node);
+
+/* emu_barrier.c: a gate without and with sources (signal, packet) and targets */
+void emu_gate_clear(uint32_t node, uint32_t index);
+void emu_gate_set(uint32_t node, uint32_t index, const uint64_t source[2], const uint32_t source_node[2],
+                  const uint64_t target[2], const uint32_t target_node[2]);
 
 #pragma GCC visibility pop
 

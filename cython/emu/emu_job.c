@@ -11,6 +11,7 @@
  * job's control memfd through /proc.  If nobody answers it makes a new one.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -192,6 +192,7 @@ void emu_control_reclaim(uint32_t slot)
                 node->cq[q].kind  = EMU_CQ_FREE;
             }
         }
+        emu_gates_reclaim(n, slot);
     }
     atomic_store(&c->slot[slot].state, EMU_SLOT_FREE);
 }
@@ -344,41 +345,6 @@ static int control_open(void)
 
 /* ------------------------------------------------------------ our own part */
 
-static uint32_t mrq_entries_from_env(void)
-{
-    static const struct {
-        const char   *name;
-        unsigned long n;
-    } sizes[] = {{"2Ki", 2048}, {"8Ki", 8192}, {"32Ki", 32768}, {"128Ki", 131072}, {"512Ki", 524288}, {"2Mi", 2097152}};
-    const char   *s = getenv("UTOFU_NUM_MRQ_ENTRIES");
-    unsigned long v, best = 131072;
-    char         *end;
-
-    if ((s == NULL) || (*s == '\0')) {
-        return 131072;
-    }
-    for (unsigned i = 0; i < 6; i++) {
-        if (!strcasecmp(s, sizes[i].name)) {
-            return (uint32_t)sizes[i].n;
-        }
-    }
-    errno = 0;
-    v     = strtoul(s, &end, 10);
-    if ((end == s) || (*end != '\0') || (*s == '-')) {
-        emu_message("UTOFU_NUM_MRQ_ENTRIES=\"%s\" is not a number of entries; 131072 is used", s);
-        return 131072;
-    }
-    /* the nearest size; the larger of two that are equally near (4.3.2.3) */
-    for (unsigned i = 0; i < 6; i++) {
-        unsigned long d = (v > sizes[i].n) ? v - sizes[i].n : sizes[i].n - v;
-        unsigned long b = (v > best) ? v - best : best - v;
-        if ((i == 0) || (d <= b)) {
-            best = sizes[i].n;
-        }
-    }
-    return (uint32_t)best;
-}
-
 static int slot_claim(void)
 {
     struct emu_control *c = emu_g.control;
@@ -436,7 +402,7 @@ static int node_claim(void)
         while ((q < EMU_NODE_CQS) && (c->node[n].cq[q].kind == EMU_CQ_FREE)) {
             q++;
         }
-        if (q == EMU_NODE_CQS) {
+        if ((q == EMU_NODE_CQS) && !emu_gates_used(&c->node[n])) {
             atomic_store(&c->node[n].key, key);
             emu_g.node = n;
             ret        = 0;
@@ -452,7 +418,7 @@ static int node_claim(void)
 static int segment_create(void)
 {
     struct emu_proc_slot *slot = &emu_g.control->slot[emu_g.slot];
-    uint64_t              size = EMU_PROCESS_SIZE(emu_g.mrq_entries);
+    uint64_t              size = EMU_PROCESS_SIZE(emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
     struct stat           st;
 
     emu_g.seg_fd = make_memfd("utofu-emu-process", size);
@@ -467,8 +433,10 @@ static int segment_create(void)
         emu_message("can't map the process segment: %s", strerror(errno));
         return -1;
     }
-    emu_g.shm->version = EMU_SHM_VERSION;
-    emu_g.shm->pid     = getpid();
+    emu_g.shm->version         = EMU_SHM_VERSION;
+    emu_g.shm->lane_entries    = emu_g.env.lane_entries;
+    emu_g.shm->session_entries = emu_g.env.mrq_entries_session;
+    emu_g.shm->pid             = getpid();
     emu_g.shm->size    = size;
     emu_g.shm->magic   = EMU_MAGIC;
 
@@ -503,7 +471,8 @@ static void forget(void)
         munmap(emu_g.control, sizeof(*emu_g.control));
         emu_g.control = NULL;
     }
-    for (struct emu_peer_process *p = emu_g.procs; p != NULL; p = p->next) {
+    /* in the strict mode the heap may be out of reach here (emu_dontfork.c) */
+    for (struct emu_peer_process *p = emu_g.env.strict ? NULL : emu_g.procs; p != NULL; p = p->next) {
         close_fd(&p->pidfd);
         close_fd(&p->seg_fd);
         close_fd(&p->mem_fd);
@@ -535,6 +504,8 @@ static void fork_child(void)
 {
     pthread_mutex_init(&emu_g.mem_lock, NULL);
     pthread_mutex_init(&emu_g.lock, NULL);
+    emu_wire_forget();
+    emu_dontfork_forget();
     if (atomic_load(&emu_g.ready)) {
         forget();
     }
@@ -546,6 +517,8 @@ static void leave(void)
     if (!atomic_load(&emu_g.ready) || (emu_g.pid != getpid())) {
         return;
     }
+    emu_wire_stop();
+    emu_stats_print();
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         if (emu_g.vcq[i] != NULL) {
             uint32_t gen = atomic_load(&emu_g.shm->vcq[i].gen);
@@ -568,9 +541,7 @@ static int join_locked(void)
 
     emu_g.pid = getpid();
     tofu_job_name(emu_g.job, sizeof(emu_g.job));
-    emu_g.mrq_entries = mrq_entries_from_env();
-    const char *swap  = getenv("UTOFU_SWAP_PROTECT");
-    emu_g.mlock_memory = (swap != NULL) && (*swap != '\0') && strcmp(swap, "0");
+    emu_env_read(&emu_g.env);
 
     lock = job_lock();
     if (lock < 0) {
@@ -591,6 +562,7 @@ static int join_locked(void)
     if (node_claim() || segment_create()) {
         goto err_forget;
     }
+    emu_timing_join();
     /* where the Yama module restricts ptrace, let peers of this user reach us */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (emu_service_start()) {

@@ -8,6 +8,7 @@
  * memory is described by its address, and peers use system calls.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -179,8 +180,11 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     struct emu_stag *e        = &vcq->stags[stag];
     uint64_t         begin    = (stag < EMU_NUM_STAGS_USER) ? 0 : (uintptr_t)addr % 256;
     struct emu_vma   vma;
-    int              seg = -1;
+    int              seg = -1, code = emu_inject_reg();
 
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
     if (size > EMU_STADD_OFF_MASK - 256) {
         return UTOFU_ERR_INVALID_SIZE;
     }
@@ -190,9 +194,11 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (vma.shared) {
         seg = seg_get(&vma, writable);
     }
-    if (emu_g.mlock_memory) {
+    if (emu_g.env.mlock_memory) {
         mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */
     }
+
+    emu_dontfork_add((uintptr_t)addr, size);
 
     stag_write_begin(e);
     e->addr  = (uintptr_t)addr;
@@ -200,6 +206,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     e->end   = begin + size;
     e->refs  = 1;
     e->flags = (uint32_t)flags | EMU_STAG_VALID;
+    e->high  = EMU_STADD_HIGH(emu_stadd(vcq->cmp, stag, 0));
     e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : EMU_MEM_SHARED;
     if (seg >= 0) {
         e->seg     = (uint32_t)seg;
@@ -216,11 +223,13 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     bool             shared = e->kind == EMU_MEM_SHARED;
     uint32_t         seg    = e->seg;
 
-    if (emu_g.mlock_memory) {
+    if (emu_g.env.mlock_memory) {
         munlock((void *)(uintptr_t)e->addr, e->end - e->begin);
     }
+    emu_dontfork_remove(e->addr, e->end - e->begin);
     stag_write_begin(e);
     e->flags = 0;
+    e->high  = 0;
     e->begin = e->end = 0;
     stag_write_end(e);
     if (shared) {
@@ -276,7 +285,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
         struct emu_stag *e = &vcq->stags[stag];
         if ((e->addr == (uintptr_t)addr) && (e->end - e->begin == size) && (e->flags == (flags | EMU_STAG_VALID))) {
             e->refs++; /* the same region: the same STADD (3.6) */
-            *stadd = EMU_STADD(stag, e->begin);
+            *stadd = emu_stadd(vcq->cmp, stag, e->begin);
             code   = UTOFU_SUCCESS;
             goto out;
         }
@@ -300,7 +309,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     }
     vcq->stag_next[stag] = *link;
     *link                = stag;
-    *stadd               = EMU_STADD(stag, vcq->stags[stag].begin);
+    *stadd               = emu_stadd(vcq->cmp, stag, vcq->stags[stag].begin);
 out:
     pthread_mutex_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
@@ -342,7 +351,7 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
     pthread_mutex_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
     if (code == UTOFU_SUCCESS) {
-        *stadd = EMU_STADD(stag, 0);
+        *stadd = emu_stadd(0, stag, 0);
     }
     return code;
 }
@@ -360,7 +369,7 @@ EMU_EXPORT int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu
     if (stadd == NULL) {
         return UTOFU_ERR_INVALID_POINTER;
     }
-    *stadd = EMU_STADD(stag, 0);
+    *stadd = emu_stadd(0, stag, 0);
     return UTOFU_SUCCESS;
 }
 
@@ -380,7 +389,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
     emu_vcq_lock(vcq);
     pthread_mutex_lock(&emu_g.mem_lock);
     struct emu_stag *e = &vcq->stags[stag];
-    if (!EMU_STADD_OK(stadd) || !(e->flags & EMU_STAG_VALID) || (EMU_STADD_OFF(stadd) != e->begin)) {
+    if ((e->high != EMU_STADD_HIGH(stadd)) || (EMU_STADD_OFF(stadd) != e->begin)) {
         code = UTOFU_ERR_INVALID_STADD;
     } else if (--e->refs == 0) {
         if (stag >= EMU_NUM_STAGS_USER) {

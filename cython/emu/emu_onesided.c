@@ -12,192 +12,8 @@
  */
 #include "emu_armw.h"
 #include "emu_copy.h"
-
-#include <string.h>
-
-#define POST_FLAGS \
-    (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | \
-     UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START | \
-     UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_SPS(15ul) | PATH_FLAGS)
-#define PATH_FLAGS UTOFU_ONESIDED_FLAG_PATH(255ul)
-
-/* ------------------------------------------------------------- completions */
-
-EMU_INLINE void tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
-{
-    struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_tail++ % EMU_TOQ_ENTRIES];
-
-    t->cbdata = cbdata;
-    t->code   = code;
-    vcq->toq_left--;
-}
-
-EMU_INLINE void mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
-                            uint64_t lcl_stadd, uint64_t rmt_stadd, int code)
-{
-    struct emu_mrq_entry *m;
-
-    if (emu_unlikely(vcq->mrq_tail - vcq->mrq_head == vcq->mrq_size)) {
-        emu_mrq_grow(vcq);
-    }
-    m = &vcq->mrq[vcq->mrq_tail++ & (vcq->mrq_size - 1)];
-    /* padding and reserved words are zero since the entry was allocated */
-    m->notice.notice_type = (uint8_t)type;
-    m->notice.vcq_id      = peer_id;
-    m->notice.edata       = edata;
-    m->notice.rmt_value   = value;
-    m->notice.lcl_stadd   = lcl_stadd;
-    m->notice.rmt_stadd   = rmt_stadd;
-    m->code               = code;
-}
-
-/* Put a notice into the lane towards the peer's VCQ. */
-EMU_INLINE int lane_push(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
-                            uint64_t rmt_stadd)
-{
-    struct emu_lane_entry *e, *a, *b;
-
-    if (emu_unlikely(peer->lane == NULL)) {
-        int code = emu_lane_open(vcq, peer);
-        if (code != UTOFU_SUCCESS) {
-            return code;
-        }
-    }
-    e = peer->next_entry;
-    a = (struct emu_lane_entry *)((char *)peer->lane + EMU_LANE_HEAD);
-    b = a + EMU_LANE_A;
-    if (emu_likely(e < b)) {
-        peer->wr_a++;
-    } else {
-        peer->wr_b++;
-    }
-    /* where the next one goes is fixed now, because this entry says it */
-    peer->next_entry = emu_likely(peer->wr_a - peer->known_a < EMU_LANE_A) ? &a[peer->wr_a & (EMU_LANE_A - 1)] :
-                                                                              emu_lane_next(peer);
-    if (emu_unlikely(peer->next_entry == NULL)) {
-        /* the target's MRQ overflows: it ends when it next looks (chapter 7) */
-        atomic_fetch_or(&peer->block->epoch, EMU_EPOCH_OVERFLOW);
-        peer->next_entry = e;
-        if (e < b) {
-            peer->wr_a--;
-        } else {
-            peer->wr_b--;
-        }
-        return UTOFU_ERR_MRQ_PEER;
-    }
-    e->notice.notice_type = (uint8_t)type;
-    e->notice.vcq_id      = vcq->id;
-    e->notice.edata       = edata;
-    e->notice.rmt_value   = 0;
-    e->notice.lcl_stadd   = lcl_stadd;
-    e->notice.rmt_stadd   = rmt_stadd;
-    e->notice.reserved[1] = (peer->next_entry >= b) ? EMU_ENTRY_NEXT_B : 0;
-    __atomic_store_n(&e->notice.reserved[0], peer->wr_a + peer->wr_b, __ATOMIC_RELEASE);
-    return UTOFU_SUCCESS;
-}
-
-/* ------------------------------------------------------------- translation */
-
-/* A STADD of our own VCQ as a pointer. */
-EMU_INLINE int local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length, bool write, char **addr_p)
-{
-    const struct emu_stag *e   = &vcq->stags[EMU_STADD_STAG(stadd)];
-    uint64_t               off = EMU_STADD_OFF(stadd);
-
-    if (emu_unlikely(!EMU_STADD_OK(stadd) || !(e->flags & EMU_STAG_VALID) || (off < e->begin) || (off > e->end) ||
-                     ((off == e->end) && (length != 0)))) {
-        return UTOFU_ERR_TCQ_STADD;
-    }
-    if (emu_unlikely(length > e->end - off)) {
-        return UTOFU_ERR_TCQ_LENGTH;
-    }
-    if (emu_unlikely(write && (e->flags & UTOFU_REG_MEM_FLAG_READ_ONLY))) {
-        return UTOFU_ERR_TCQ_MEMORY;
-    }
-    *addr_p = (char *)(uintptr_t)(e->addr + (off - e->begin));
-    return UTOFU_SUCCESS;
-}
-
-/* The region of a remote STADD, checked for [stadd, stadd + length). */
-EMU_INLINE int remote_region(struct emu_peer *peer, uint64_t stadd, size_t length, bool write, struct emu_region **r_p)
-{
-    uint32_t           high = EMU_STADD_HIGH(stadd), stag = high % EMU_NUM_STAGS;
-    uint64_t           off  = EMU_STADD_OFF(stadd);
-    struct emu_region *r    = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
-
-    if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq))) {
-        int code = EMU_STADD_OK(stadd) ? emu_region_fill(peer, stag, &r) : UTOFU_ERR_MRQ_RMT_STADD;
-        if (code != UTOFU_SUCCESS) {
-            return code;
-        }
-    }
-    if (emu_unlikely((off < r->begin) || (off > r->end) || ((off == r->end) && (length != 0)))) {
-        return UTOFU_ERR_MRQ_RMT_STADD;
-    }
-    if (emu_unlikely(length > r->end - off)) {
-        return UTOFU_ERR_MRQ_RMT_LENGTH;
-    }
-    if (emu_unlikely(write && (r->flags & UTOFU_REG_MEM_FLAG_READ_ONLY))) {
-        return UTOFU_ERR_MRQ_RMT_MEMORY;
-    }
-    *r_p = r;
-    return UTOFU_SUCCESS;
-}
-
-/* ------------------------------------------------------------------ posting */
-
-/* Arguments that every operation has, and a TOQ entry: the VCQ is locked after
- * success.  The order of the checks is that of the arguments. */
-EMU_INLINE int post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long flags, struct emu_vcq **vcq_p)
-{
-    struct emu_vcq *vcq = emu_vcq_of(hdl);
-
-    if (emu_unlikely(vcq == NULL)) {
-        return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if (emu_unlikely((edata > EMU_MAX_EDATA) || (flags & (~POST_FLAGS | PATH_FLAGS)))) {
-        if (edata > EMU_MAX_EDATA) {
-            return UTOFU_ERR_INVALID_EDATA;
-        }
-        if (flags & ~POST_FLAGS) {
-            return UTOFU_ERR_INVALID_FLAGS;
-        }
-        if (!emu_path_id_valid((flags & PATH_FLAGS) >> 28)) {
-            return UTOFU_ERR_INVALID_PATH_ID;
-        }
-    }
-    emu_vcq_lock(vcq);
-    if (emu_unlikely(vcq->toq_left == 0)) {
-        emu_vcq_unlock(vcq);
-        return UTOFU_ERR_BUSY;
-    }
-    *vcq_p = vcq;
-    return UTOFU_SUCCESS;
-}
-
-/* The peer; an error of the network (no such VCQ) is told from a bad argument. */
-EMU_INLINE int post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p)
-{
-    struct emu_peer *peer = vcq->last;
-
-    if (emu_likely((vcq->last_id == id) && (peer != NULL) &&
-                   (atomic_load_explicit(peer->gen_p, memory_order_acquire) == peer->gen))) {
-        *peer_p = peer;
-        return UTOFU_SUCCESS;
-    }
-    return emu_peer_find(vcq, id, peer_p);
-}
-
-static uint64_t canonical_id(uint64_t id)
-{
-    struct emu_vcq_name name;
-
-    if (emu_vcq_id_decode(id, &name)) {
-        memcpy(name.path, name.coords + 3, 3);
-        id = emu_vcq_id_encode(&name);
-    }
-    return id;
-}
+#include "emu_modes.h"
+#include "emu_path.h"
 
 /* What the notices of an operation say.  Built on the failure path; elsewhere the
  * same values travel in registers. */
@@ -217,21 +33,19 @@ static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, i
     bool get = p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
     if ((code <= UTOFU_ERR_INVALID_ARG) || ((code > UTOFU_ERR_TCQ_OTHER) && (code < 0))) {
-        emu_vcq_unlock(vcq); /* not posted */
-        return code;
+        return code; /* not posted */
     }
     if (code > UTOFU_ERR_MRQ_OTHER) {
-        tcq_push(vcq, p->cbdata, code);
+        emu_tcq_push(vcq, p->cbdata, code);
     } else {
         if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
-            tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
+            emu_tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
         } else {
             vcq->toq_left--;
         }
-        mrq_push(vcq, p->lcl_type, canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
+        emu_mrq_push(vcq, p->lcl_type, emu_canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
                  code);
     }
-    emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;
 }
 
@@ -242,22 +56,51 @@ EMU_INLINE int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_typ
     bool get = lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
     if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        int code = lane_push(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end);
+        int code = emu_notify(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             return post_failed(vcq, &(struct post){peer->id, lcl_end, rmt_end, edata, flags, cbdata, lcl_type},
                                (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);
         }
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
-        tcq_push(vcq, cbdata, UTOFU_SUCCESS);
+        emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
         vcq->toq_left--;
     }
     if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
-        mrq_push(vcq, lcl_type, peer->id, edata, value, get ? lcl_end : 0, get ? 0 : rmt_end, UTOFU_SUCCESS);
+        emu_mrq_push(vcq, lcl_type, peer->id, edata, value, get ? lcl_end : 0, get ? 0 : rmt_end, UTOFU_SUCCESS);
     }
-    emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;
+}
+
+/* The same operations on a VCQ that is special (emu_post.c) */
+static EMU_NOINLINE int putget_by_desc(int kind, utofu_vcq_hdl_t hdl, uint64_t rmt_id, uint64_t lcl_stadd,
+                                       uint64_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
+                                       void *cbdata)
+{
+    struct emu_desc d;
+    int code = emu_desc_putget(&d, hdl, kind, rmt_id, lcl_stadd, rmt_stadd, length, edata, flags, EMU_MAX_MTU, 0);
+
+    return (code == UTOFU_SUCCESS) ? emu_post_desc(&d, hdl, cbdata) : code;
+}
+
+static EMU_NOINLINE int piggyback_by_desc(utofu_vcq_hdl_t hdl, uint64_t rmt_id, const void *data, uint64_t rmt_stadd,
+                                          size_t length, uint64_t edata, unsigned long flags, void *cbdata)
+{
+    struct emu_desc d;
+    int code = emu_desc_piggyback(&d, hdl, rmt_id, data, rmt_stadd, length, EMU_MAX_PIGGYBACK, edata, flags);
+
+    return (code == UTOFU_SUCCESS) ? emu_post_desc(&d, hdl, cbdata) : code;
+}
+
+static EMU_NOINLINE int armw_by_desc(utofu_vcq_hdl_t hdl, uint64_t rmt_id, int op, unsigned size, uint64_t operand,
+                                     uint64_t compare, uint64_t rmt_stadd, uint64_t edata, unsigned long flags,
+                                     void *cbdata)
+{
+    struct emu_desc d;
+    int code = emu_desc_armw(&d, hdl, rmt_id, op, size, operand, compare, rmt_stadd, edata, flags);
+
+    return (code == UTOFU_SUCCESS) ? emu_post_desc(&d, hdl, cbdata) : code;
 }
 
 /* Store n bytes at a remote STADD. */
@@ -268,11 +111,11 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     struct emu_peer   *peer;
     int                code;
 
-    code = post_peer(vcq, rmt_id, &peer);
+    code = emu_post_peer(vcq, rmt_id, &peer);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
     }
-    code = remote_region(peer, rmt_stadd, n, true, &r);
+    code = emu_remote_region(peer, rmt_stadd, n, true, &r);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
     }
@@ -291,11 +134,18 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
         /* the kernel's copy, then whatever we store next */
         atomic_thread_fence(memory_order_seq_cst);
     }
-    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    if (emu_unlikely(flags & UTOFU_ONESIDED_FLAG_SPS(15ul))) {
+        emu_session_arrived(vcq, peer, (unsigned)(flags >> 24) & 15);
+    }
+    emu_vcq_unlock(vcq);
+    return code;
 
 failed:
-    return post_failed(vcq, &(struct post){rmt_id, 0, rmt_stadd + n, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
+    code = post_failed(vcq, &(struct post){rmt_id, 0, rmt_stadd + n, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
                        code);
+    emu_vcq_unlock(vcq);
+    return code;
 }
 
 EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
@@ -308,16 +158,19 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     if (emu_unlikely(length > EMU_MAX_PUTGET)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &vcq);
+    code = emu_post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return code;
+        return (code == EMU_BY_DESC) ? putget_by_desc(EMU_OP_PUT, vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata,
+                                                       flags, cbdata) : code;
     }
-    code = local_address(vcq, lcl_stadd, length, false, &src);
+    code = emu_local_address(vcq, lcl_stadd, length, false, &src);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         struct emu_peer *peer;
-        int              bad = post_peer(vcq, rmt_vcq_id, &peer);
-        return post_failed(vcq, &(struct post){rmt_vcq_id, 0, 0, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
+        int              bad = emu_post_peer(vcq, rmt_vcq_id, &peer);
+        code = post_failed(vcq, &(struct post){rmt_vcq_id, 0, 0, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_PUT},
                            (bad == UTOFU_ERR_INVALID_VCQ_ID) ? bad : code);
+        emu_vcq_unlock(vcq);
+        return code;
     }
     return put_data(vcq, rmt_vcq_id, src, rmt_stadd, length, edata, flags, cbdata);
 }
@@ -334,11 +187,11 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
                (length > EMU_MAX_PIGGYBACK)  ? UTOFU_ERR_INVALID_SIZE :
                                                UTOFU_ERR_INVALID_POINTER;
     }
-    code = post_begin(vcq_hdl, edata, flags, &vcq);
+    code = emu_post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return code;
+        return (code == EMU_BY_DESC) ? piggyback_by_desc(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata) : code;
     }
-    return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
+    return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata);
 }
 
 static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
@@ -351,12 +204,13 @@ static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, uto
     if (emu_unlikely(length > 8)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &vcq);
+    code = emu_post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return code;
+        return (code == EMU_BY_DESC) ? piggyback_by_desc(vcq_hdl, rmt_vcq_id, &lcl_data, rmt_stadd, length, edata, flags, cbdata) : code;
     }
     /* the low bytes of the value: little-endian machines only, as Tofu's are */
-    return put_data(vcq, rmt_vcq_id, (const char *)&lcl_data, rmt_stadd, length, edata, flags, cbdata);
+    return put_data(vcq, rmt_vcq_id, (const char *)&lcl_data, rmt_stadd, length, edata,
+                    flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata); /* only a plain Put has an SPS (2.2.8.1) */
 }
 
 /* The commonest of small puts, 8 aligned bytes into mapped memory and no notice, is
@@ -377,7 +231,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     uint64_t           *dst;
 
     if (emu_unlikely((vcq == NULL) || ((flags & ~plain) != 0) || (length != 8) || (edata > EMU_MAX_EDATA) ||
-                     vcq->locked || (vcq->last_id != rmt_vcq_id))) {
+                     (vcq->special != 0) || (vcq->last_id != rmt_vcq_id))) {
         goto general;
     }
     peer = vcq->last;
@@ -414,19 +268,20 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     if (emu_unlikely(length > EMU_MAX_PUTGET)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_SIZE;
     }
-    code = post_begin(vcq_hdl, edata, flags, &vcq);
+    code = emu_post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return code;
+        return (code == EMU_BY_DESC) ? putget_by_desc(EMU_OP_GET, vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata,
+                                                       flags, cbdata) : code;
     }
-    code = post_peer(vcq, rmt_vcq_id, &peer);
+    code = emu_post_peer(vcq, rmt_vcq_id, &peer);
     if (code == UTOFU_SUCCESS) {
-        code = remote_region(peer, rmt_stadd, length, false, &r);
+        code = emu_remote_region(peer, rmt_stadd, length, false, &r);
     }
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
     }
     /* the data is written here after it travelled: local errors are in the MRQ */
-    code = local_address(vcq, lcl_stadd, length, true, &dst);
+    code = emu_local_address(vcq, lcl_stadd, length, true, &dst);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         code = (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
                (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
@@ -446,13 +301,17 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
             goto failed;
         }
     }
-    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_GET, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
+    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_GET, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
                      0);
+    emu_vcq_unlock(vcq);
+    return code;
 
 failed:
-    return post_failed(vcq, &(struct post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
+    code = post_failed(vcq, &(struct post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
                                            UTOFU_MRQ_TYPE_LCL_GET},
                        code);
+    emu_vcq_unlock(vcq);
+    return code;
 }
 
 EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, unsigned size, uint64_t operand,
@@ -469,13 +328,14 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
     if (emu_unlikely(rmt_stadd % size)) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL : UTOFU_ERR_INVALID_STADD;
     }
-    code = post_begin(vcq_hdl, edata, flags, &vcq);
+    code = emu_post_begin(vcq_hdl, edata, flags, &vcq);
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
-        return code;
+        return (code == EMU_BY_DESC) ? armw_by_desc(vcq_hdl, rmt_vcq_id, op, size, operand, compare, rmt_stadd, edata, flags,
+                                                     cbdata) : code;
     }
-    code = post_peer(vcq, rmt_vcq_id, &peer);
+    code = emu_post_peer(vcq, rmt_vcq_id, &peer);
     if (code == UTOFU_SUCCESS) {
-        code = remote_region(peer, rmt_stadd, size, true, &r);
+        code = emu_remote_region(peer, rmt_stadd, size, true, &r);
     }
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
@@ -493,11 +353,15 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
             goto failed;
         }
     }
-    return post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_ARMW, 0, rmt_stadd, edata, flags, cbdata, old);
+    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_ARMW, 0, rmt_stadd, edata, flags, cbdata, old);
+    emu_vcq_unlock(vcq);
+    return code;
 
 failed:
-    return post_failed(vcq, &(struct post){rmt_vcq_id, 0, rmt_stadd, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_ARMW},
+    code = post_failed(vcq, &(struct post){rmt_vcq_id, 0, rmt_stadd, edata, flags, cbdata, UTOFU_MRQ_TYPE_LCL_ARMW},
                        code);
+    emu_vcq_unlock(vcq);
+    return code;
 }
 
 EMU_INLINE bool armw_op_valid(enum utofu_armw_op op)
@@ -540,13 +404,18 @@ EMU_EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
 EMU_EXPORT int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void *cbdata)
 {
     struct emu_vcq *vcq;
-    int             code = post_begin(vcq_hdl, 0, flags, &vcq);
+    int             code = emu_post_begin(vcq_hdl, 0, flags, &vcq);
 
     if (code != UTOFU_SUCCESS) {
+        if (code == EMU_BY_DESC) {
+            struct emu_desc d;
+            code = emu_desc_nop(&d, vcq_hdl, flags);
+            return (code == UTOFU_SUCCESS) ? emu_post_desc(&d, vcq_hdl, cbdata) : code;
+        }
         return code;
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
-        tcq_push(vcq, cbdata, UTOFU_SUCCESS);
+        emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
         vcq->toq_left--;
     }

@@ -250,7 +250,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
             return UTOFU_ERR_MRQ_RMT_STADD; /* its owner stopped or died in the middle */
         }
     }
-    if (!(copy.flags & EMU_STAG_VALID) || (copy.end < copy.begin)) {
+    if (!(copy.flags & EMU_STAG_VALID) || (copy.high == 0) || (copy.end < copy.begin)) {
         return UTOFU_ERR_MRQ_RMT_STADD;
     }
     r->direct = 1;
@@ -284,7 +284,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
         r->begin8 = UINT64_MAX; /* no offset is within 0 of it */
         r->span8  = 0;
     }
-    r->tag   = EMU_STADD_HIGH(EMU_STADD(stag, 0));
+    r->tag   = copy.high;
     r->seq   = seq;
     r->seq_p = &e->seq;
     *r_p     = r;
@@ -325,10 +325,17 @@ static struct emu_node *node_find(const uint8_t coords[6])
 
 static void peer_free(struct emu_peer *peer)
 {
-    if (peer->lane != NULL) {
-        /* the reader drops it when it has read what is in it */
-        atomic_store_explicit(&peer->lane->closed, 1, memory_order_release);
-        munmap(peer->lane, EMU_LANE_SIZE(peer->lane_entries));
+    if (peer->tx.lane != NULL) {
+        emu_lane_close(peer->tx.lane, peer->tx.entries);
+    }
+    while (peer->carried != NULL) {
+        struct emu_carried_lane *c = peer->carried;
+        peer->carried              = c->next;
+        munmap(c->lane, EMU_LANE_SIZE(peer->proc->shm->lane_entries));
+        free(c);
+    }
+    if (peer->session != NULL) {
+        munmap(peer->session, EMU_SESSION_SIZE(peer->proc->shm->session_entries));
     }
     munmap(peer->stags, EMU_STAGS_SIZE);
     for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
@@ -385,7 +392,21 @@ static void peer_forget(struct emu_vcq *vcq, struct emu_peer *peer)
     }
     vcq->last    = NULL;
     vcq->last_id = 0;
-    peer_free(peer);
+    if (vcq->carrying) {
+        peer->next     = vcq->graveyard;
+        vcq->graveyard = peer;
+    } else {
+        peer_free(peer);
+    }
+}
+
+void emu_peers_bury(struct emu_vcq *vcq)
+{
+    while (vcq->graveyard != NULL) {
+        struct emu_peer *p = vcq->graveyard;
+        vcq->graveyard     = p->next;
+        peer_free(p);
+    }
 }
 
 static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uint64_t canon, struct emu_peer **peer_p)
@@ -494,69 +515,5 @@ again:
     vcq->last    = peer;
     vcq->last_id = id;
     *peer_p      = peer;
-    return UTOFU_SUCCESS;
-}
-
-/* -------------------------------------------------------------------- lanes */
-
-struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t mrq_entries)
-{
-    uint64_t size = EMU_LANE_SIZE(mrq_entries);
-    void    *lane = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, seg_fd,
-                         (off_t)(EMU_LANES_OFF + index * size));
-
-    return (lane == MAP_FAILED) ? NULL : lane;
-}
-
-/* Claim a lane in the peer's segment and announce it.  Fresh lanes first; one
- * that was used before is emptied. */
-int emu_lane_open(struct emu_vcq *vcq, struct emu_peer *peer)
-{
-    struct emu_process *shm     = peer->proc->shm;
-    uint32_t            entries = peer->block->mrq_entries;
-    uint64_t            me      = EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index);
-    uint64_t            size    = EMU_LANE_SIZE(entries);
-    struct emu_lane    *lane;
-    uint32_t            index;
-
-    if ((entries < 2048) || (entries > EMU_MRQ_MAX) || (entries & (entries - 1)) ||
-        (EMU_PROCESS_SIZE(entries) > shm->size)) {
-        return UTOFU_ERR_MRQ_PEER;
-    }
-    index = atomic_load(&shm->lanes);
-    while ((index < EMU_MAX_LANES) && !atomic_compare_exchange_weak(&shm->lanes, &index, index + 1)) {
-    }
-    if (index < EMU_MAX_LANES) {
-        lane = emu_lane_map(peer->proc->seg_fd, index, entries);
-        if (lane == NULL) {
-            return UTOFU_ERR_OUT_OF_MEMORY;
-        }
-    } else {
-        for (index = 0; index < EMU_MAX_LANES; index++) {
-            uint64_t none = 0;
-            lane          = emu_lane_map(peer->proc->seg_fd, index, entries);
-            if (lane == NULL) {
-                return UTOFU_ERR_OUT_OF_MEMORY;
-            }
-            if ((atomic_load(&lane->owner) == 0) && atomic_compare_exchange_strong(&lane->owner, &none, me)) {
-                break;
-            }
-            munmap(lane, size);
-        }
-        if (index == EMU_MAX_LANES) {
-            return UTOFU_ERR_FULL;
-        }
-        fallocate(peer->proc->seg_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(EMU_LANES_OFF + index * size),
-                  (off_t)size);
-    }
-    lane->vcq          = peer->vcq;
-    lane->vcq_gen      = peer->gen;
-    peer->lane         = lane;
-    peer->lane_entries = entries;
-    peer->wr_a = peer->wr_b = peer->known_a = peer->known_b = 0;
-    peer->next_entry   = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
-    atomic_store_explicit(&lane->owner, me, memory_order_release);
-    /* the overflow bit is kept; 2^31 announcements are out of reach */
-    atomic_fetch_add_explicit(&peer->block->epoch, 1, memory_order_acq_rel);
     return UTOFU_SUCCESS;
 }

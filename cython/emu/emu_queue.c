@@ -9,10 +9,12 @@
  * a put sees its own local notice before the peer's remote one.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define MRQ_FIRST_SIZE 1024u
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
@@ -29,7 +31,7 @@ static void lane_release(struct emu_lane *lane)
 {
     lane->vcq_gen = 0;
     atomic_store_explicit(&lane->owner, 0, memory_order_release);
-    munmap(lane, EMU_LANE_SIZE(emu_g.mrq_entries));
+    munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
 }
 
 void emu_queue_fini(struct emu_vcq *vcq)
@@ -49,7 +51,7 @@ void emu_mrq_grow(struct emu_vcq *vcq)
     uint32_t              n = vcq->mrq_tail - vcq->mrq_head;
     struct emu_mrq_entry *mrq;
 
-    if (n >= emu_g.mrq_entries) {
+    if (n >= vcq->mrq_entries) {
         emu_async_error("MRQ Overflow", vcq);
     }
     mrq = calloc((size_t)vcq->mrq_size * 2, sizeof(*mrq));
@@ -64,24 +66,6 @@ void emu_mrq_grow(struct emu_vcq *vcq)
     vcq->mrq_head  = 0;
     vcq->mrq_tail  = n;
     vcq->mrq_size *= 2;
-}
-
-/* ------------------------------------------------------ lanes, producer side */
-
-struct emu_lane_entry *emu_lane_next(struct emu_peer *peer)
-{
-    struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)peer->lane + EMU_LANE_HEAD);
-    struct emu_lane_entry *b = a + EMU_LANE_A;
-
-    peer->known_a = atomic_load_explicit(&peer->lane->read_a, memory_order_acquire);
-    if (peer->wr_a - peer->known_a < EMU_LANE_A) {
-        return &a[peer->wr_a & (EMU_LANE_A - 1)];
-    }
-    peer->known_b = atomic_load_explicit(&peer->lane->read_b, memory_order_acquire);
-    if (peer->wr_b - peer->known_b >= peer->lane_entries) {
-        return NULL; /* the MRQ is full */
-    }
-    return &b[peer->wr_b & (peer->lane_entries - 1)];
 }
 
 /* ------------------------------------------------------ lanes, consumer side */
@@ -105,7 +89,7 @@ static bool lane_add(struct emu_vcq *vcq, uint32_t index)
         vcq->lanes     = lanes;
         vcq->cap_lanes = cap;
     }
-    lane = emu_lane_map(emu_g.seg_fd, index, emu_g.mrq_entries);
+    lane = emu_lane_map(emu_g.seg_fd, index, emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
     if (lane == NULL) {
         return false;
     }
@@ -159,7 +143,8 @@ static EMU_NOINLINE void lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
         uint32_t k    = 0;
         /* owner and consumer of a lane are in its first line; peek at them */
         char    *page = mmap(NULL, EMU_LANE_HEAD, PROT_READ, MAP_SHARED, emu_g.seg_fd,
-                             (off_t)(EMU_LANES_OFF + i * EMU_LANE_SIZE(emu_g.mrq_entries)));
+                             (off_t)(EMU_LANES_OFF(emu_g.env.mrq_entries_session) +
+                                     i * EMU_LANE_SIZE(emu_g.env.lane_entries)));
         if (page == MAP_FAILED) {
             complete = false;
             continue;
@@ -208,7 +193,7 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     } else {
         rx->rd_b++;
     }
-    rx->cur = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (emu_g.mrq_entries - 1)] :
+    rx->cur = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (emu_g.env.lane_entries - 1)] :
                                                            &a[rx->rd_a & (EMU_LANE_A - 1)];
     rx->expect++;
     rx->unpublished++;
@@ -217,11 +202,170 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     }
 }
 
+/* Notices in the queue: local ones, and of each lane what is next */
+static size_t mrq_unread(struct emu_vcq *vcq)
+{
+    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    size_t   n     = vcq->mrq_tail - vcq->mrq_head;
+
+    if (vcq->session != NULL) {
+        n += emu_session_unread_local(vcq);
+    }
+    if (epoch != vcq->epoch) {
+        lanes_refresh(vcq, epoch);
+    }
+    for (uint32_t k = 0; k < vcq->num_lanes; k++) {
+        const struct emu_rx_lane *rx = &vcq->lanes[k];
+        const struct emu_lane_entry *a = (const struct emu_lane_entry *)((const char *)rx->lane + EMU_LANE_HEAD);
+        const struct emu_lane_entry *b = a + EMU_LANE_A, *e = rx->cur;
+        uint64_t ra = rx->rd_a, rb = rx->rd_b, expect = rx->expect;
+
+        while (entry_seq(e) == expect) {
+            n++;
+            expect++;
+            if (e < b) {
+                ra++;
+            } else {
+                rb++;
+            }
+            e = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rb & (emu_g.env.lane_entries - 1)] : &a[ra & (EMU_LANE_A - 1)];
+        }
+    }
+    return n;
+}
+
+/* The next lane with something to take, from the one after the lane served last, so
+ * that no sender starves another; NULL: none */
+EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
+{
+    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    uint32_t n, i;
+
+    if (emu_unlikely(epoch != vcq->epoch)) {
+        lanes_refresh(vcq, epoch);
+    }
+    n = vcq->num_lanes;
+    i = vcq->next_lane;
+    for (uint32_t k = 0; k < n; k++) {
+        if (i >= n) {
+            i = 0;
+        }
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+        i++;
+        if (entry_seq(rx->cur) == rx->expect) {
+            vcq->next_lane = i;
+            return rx;
+        }
+    }
+    return NULL;
+}
+
+/* Counting takes long when there is much: now and then, and after every pause */
+static bool check_is_due(struct emu_vcq *vcq)
+{
+    struct timespec ts;
+    uint64_t        now;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    now = (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+    if ((now - vcq->counted_at < 1000) && (++vcq->counted_polls < 256)) {
+        return false;
+    }
+    vcq->counted_at    = now;
+    vcq->counted_polls = 0;
+    return true;
+}
+
+/* The same for a special VCQ (locked) */
+static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
+{
+    uint32_t            limit = emu_inject_mrq();
+    bool                timed = (vcq->special & EMU_SPECIAL_TIMED) != 0;
+    struct emu_rx_lane *rx;
+    int                 code = UTOFU_ERR_NOT_FOUND;
+
+    /* the strict mode counts the notices of all senders together, as an MRQ does */
+    if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) && check_is_due(vcq) &&
+        (mrq_unread(vcq) > ((limit != 0) ? limit : vcq->mrq_entries))) {
+        emu_async_error("MRQ Overflow", vcq);
+    }
+    if (vcq->mrq_head != vcq->mrq_tail) {
+        struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
+        if (!timed || emu_timing_polled(m->due)) {
+            vcq->mrq_head++;
+            *notice = m->notice;
+            code    = m->code;
+            goto out;
+        }
+    }
+    if ((vcq->session != NULL) && emu_session_poll_local(vcq, notice, &code)) {
+        goto out;
+    }
+    rx = lane_ready(vcq);
+    if (rx == NULL) {
+        if (vcq->unpublished) {
+            lanes_publish(vcq);
+        }
+        if (vcq->special & EMU_SPECIAL_WIRE) {
+            emu_wire_idle(vcq);
+        }
+        goto out;
+    }
+    if (vcq->session != NULL) {
+        /* It may be the answer to a Put whose local notice is just being written by
+         * its carrier; that notice comes first. */
+        if (!emu_session_idle(vcq) || emu_session_poll_local(vcq, notice, &code)) {
+            goto out;
+        }
+    }
+    if (timed) {
+        emu_timing_remote();
+    }
+    lane_take(vcq, rx, notice);
+    code = UTOFU_SUCCESS;
+out:
+    if (timed) {
+        emu_timing_poll_end();
+    }
+    if (vcq->special & EMU_SPECIAL_STATS) {
+        emu_stats_poll(vcq, true, code);
+    }
+    return code;
+}
+
+static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
+{
+    int code = UTOFU_ERR_NOT_FOUND;
+
+    if (vcq->session != NULL) {
+        code = emu_session_poll_tcq(vcq, cbdata);
+    } else if (vcq->special & EMU_SPECIAL_WIRE) {
+        code = emu_wire_poll_tcq(vcq, cbdata);
+    } else {
+        if (vcq->tcq_head != vcq->tcq_tail) {
+            struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head % EMU_TOQ_ENTRIES];
+            if (!(vcq->special & EMU_SPECIAL_TIMED) || emu_timing_polled(t->due)) {
+                vcq->tcq_head++;
+                *cbdata = t->cbdata;
+                code    = t->code;
+            }
+        }
+        vcq->toq_left = EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head);
+    }
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        emu_timing_poll_end();
+    }
+    if (vcq->special & EMU_SPECIAL_STATS) {
+        emu_stats_poll(vcq, false, code);
+    }
+    return code;
+}
+
 EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice *notice)
 {
-    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
-    uint32_t        epoch, i, n;
-    int             code = UTOFU_ERR_NOT_FOUND;
+    struct emu_vcq     *vcq = emu_vcq_of(vcq_hdl);
+    struct emu_rx_lane *rx;
+    int                 code = UTOFU_ERR_NOT_FOUND;
 
     if (emu_unlikely(vcq == NULL)) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
@@ -233,33 +377,21 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
+    if (emu_unlikely((vcq->special & ~EMU_SPECIAL_LOCKED) != 0)) {
+        code = poll_mrq_special(vcq, notice);
+        goto out;
+    }
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
         *notice                 = m->notice;
         code                    = m->code;
         goto out;
     }
-    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-    if (emu_unlikely(epoch != vcq->epoch)) {
-        lanes_refresh(vcq, epoch);
-    }
-    /* from the lane after the one served last: no sender starves another */
-    n = vcq->num_lanes;
-    i = vcq->next_lane;
-    for (uint32_t k = 0; k < n; k++) {
-        if (i >= n) {
-            i = 0;
-        }
-        struct emu_rx_lane *rx = &vcq->lanes[i];
-        i++;
-        if (entry_seq(rx->cur) == rx->expect) {
-            lane_take(vcq, rx, notice);
-            vcq->next_lane = i;
-            code           = UTOFU_SUCCESS;
-            goto out;
-        }
-    }
-    if (vcq->unpublished) {
+    rx = lane_ready(vcq);
+    if (rx != NULL) {
+        lane_take(vcq, rx, notice);
+        code = UTOFU_SUCCESS;
+    } else if (vcq->unpublished) {
         lanes_publish(vcq);
     }
 out:
@@ -282,6 +414,11 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
+    if (emu_unlikely((vcq->special & ~EMU_SPECIAL_LOCKED) != 0)) {
+        code = poll_tcq_special(vcq, cbdata);
+        emu_vcq_unlock(vcq);
+        return code;
+    }
     if (vcq->tcq_head != vcq->tcq_tail) {
         struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head++ % EMU_TOQ_ENTRIES];
         *cbdata                 = t->cbdata;
@@ -309,7 +446,7 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         struct emu_vcq *v = emu_g.vcq[i];
         if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
-            n += EMU_TOQ_ENTRIES - v->toq_left;
+            n += EMU_TOQ_ENTRIES - emu_toq_room(v);
         }
     }
     pthread_mutex_unlock(&emu_g.lock);
@@ -317,11 +454,10 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     return UTOFU_SUCCESS;
 }
 
-/* Notices that utofu_poll_mrq would return, at least: of each lane, what is next */
+/* Notices that utofu_poll_mrq would return, at least */
 EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count)
 {
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
-    uint32_t        epoch;
     size_t          n;
 
     if (vcq == NULL) {
@@ -331,28 +467,7 @@ EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
-    n     = vcq->mrq_tail - vcq->mrq_head;
-    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-    if (epoch != vcq->epoch) {
-        lanes_refresh(vcq, epoch);
-    }
-    for (uint32_t k = 0; k < vcq->num_lanes; k++) {
-        const struct emu_rx_lane *rx = &vcq->lanes[k];
-        const struct emu_lane_entry *a = (const struct emu_lane_entry *)((const char *)rx->lane + EMU_LANE_HEAD);
-        const struct emu_lane_entry *b = a + EMU_LANE_A, *e = rx->cur;
-        uint64_t ra = rx->rd_a, rb = rx->rd_b, expect = rx->expect;
-
-        while (entry_seq(e) == expect) {
-            n++;
-            expect++;
-            if (e < b) {
-                ra++;
-            } else {
-                rb++;
-            }
-            e = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rb & (emu_g.mrq_entries - 1)] : &a[ra & (EMU_LANE_A - 1)];
-        }
-    }
+    n = mrq_unread(vcq);
     emu_vcq_unlock(vcq);
     *count = n;
     return UTOFU_SUCCESS;

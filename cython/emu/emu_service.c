@@ -61,7 +61,7 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
         return UTOFU_ERR_MRQ_PEER;
     }
     const struct emu_stag *e = &vcq->stags[EMU_STADD_STAG(m->stadd)];
-    if (!EMU_STADD_OK(m->stadd) || !(e->flags & EMU_STAG_VALID) || (off < e->begin) || (off >= e->end)) {
+    if ((e->high != EMU_STADD_HIGH(m->stadd)) || (off < e->begin) || (off >= e->end)) {
         return UTOFU_ERR_MRQ_RMT_STADD;
     }
     if ((e->end - off < m->size) || (off % m->size)) {

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  1u
+#define EMU_SHM_VERSION  2u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -38,6 +38,10 @@
 #define EMU_NODE_CQS       (EMU_NUM_TNIS * EMU_NUM_CQS)
 #define EMU_NODE_VCQS      (EMU_NODE_CQS * EMU_NUM_CMPS) /* 432 */
 #define EMU_NUM_STAGS_USER 256u
+#define EMU_START_GATES    16u /* barrier gates of a TNI that start and end: BG IDs 0 .. 15, ... */
+#define EMU_RELAY_GATES    32u /* ... and that relay: BG IDs 16 .. 47 */
+#define EMU_NUM_GATES      (EMU_START_GATES + EMU_RELAY_GATES)
+#define EMU_NODE_GATES     (EMU_NUM_TNIS * EMU_NUM_GATES)
 
 /* Ours */
 #define EMU_MAX_PROCS      1024u
@@ -66,7 +70,7 @@ struct emu_proc_slot {
     uint64_t         reserved;
 };
 
-enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE };
+enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE, EMU_CQ_SESSION };
 
 struct emu_cq_slot {
     uint32_t kind;  /* enum emu_cq_kind */
@@ -79,12 +83,76 @@ struct emu_cq_slot {
 #define EMU_VCQ_OWNER_SLOT(w)      ((uint32_t)((w) >> 32) & 0x7fffffffu)
 #define EMU_VCQ_OWNER_INDEX(w)     ((uint32_t)(w))
 
+/* Who has a barrier gate.  Changed under the mutex; id is read without it. */
+struct emu_gate_slot {
+    _Atomic uint64_t id;    /* VBG ID, 0: free */
+    uint32_t         owner; /* process slot */
+    uint32_t         gen;   /* counts the owners, part of the ID */
+};
+
 struct emu_node {
     _Atomic uint64_t   key; /* coordinates | EMU_NODE_USED, or 0 */
     struct emu_cq_slot cq[EMU_NODE_CQS];
     _Atomic uint64_t   vcq[EMU_NODE_VCQS];
+    struct emu_gate_slot gate[EMU_NODE_GATES]; /* by TNI, then BG ID */
 };
 #define EMU_NODE_USED ((uint64_t)1 << 63)
+
+/*
+ * A barrier gate at work (emu_barrier.c).  Whoever brings the last missing input
+ * fires the gate, in whatever process.  Messages from its two sources wait in a
+ * ring each; a ring has one producer at a time (the holder of the source's claim)
+ * and one consumer (the holder of this gate's claim; for a start gate its owner).
+ */
+#define EMU_SUM_LIMBS    34u /* of an exact sum of doubles (emu_bfpsum.h) */
+#define EMU_MAX_REDUCE_U 6u
+#define EMU_MAX_REDUCE_D 3u
+
+struct emu_bfpsum {
+    uint64_t limb[EMU_SUM_LIMBS]; /* two's complement, in units of 2^-1074 */
+    uint64_t flags;
+};
+
+struct emu_gate_msg {
+    uint8_t  kind; /* enum emu_gate_kind */
+    uint8_t  op;   /* enum utofu_reduce_op */
+    uint8_t  num;  /* of elements */
+    uint8_t  mismatch;
+    uint32_t pad;
+    uint64_t due; /* timed mode: when it is there */
+    union {
+        uint64_t          u[EMU_MAX_REDUCE_U];
+        struct emu_bfpsum d[EMU_MAX_REDUCE_D];
+    };
+};
+
+#define EMU_GATE_RING 2u /* one in use and one that came early; a source waits for room */
+
+struct emu_gate_ring {
+    _Atomic uint64_t    source; /* VBG ID, UTOFU_VBG_ID_NULL: not waited for */
+    _Atomic uint32_t    head, tail;
+    struct emu_gate_msg msg[EMU_GATE_RING];
+};
+
+enum { EMU_GATE_SIGNAL, EMU_GATE_PACKET, EMU_GATE_WAYS };
+
+struct emu_gate {
+    _Atomic uint64_t     state; /* EMU_GATE_* */
+    _Atomic uint64_t     target[EMU_GATE_WAYS]; /* VBG IDs or UTOFU_VBG_ID_NULL */
+    _Atomic uint32_t     target_node[EMU_GATE_WAYS], source_node[EMU_GATE_WAYS]; /* where they are, a hint */
+    struct emu_gate_ring in[EMU_GATE_WAYS];
+    struct emu_gate_ring own; /* start gate: what its owner started */
+};
+#define EMU_GATE_CLAIMED    ((uint64_t)1) /* somebody fires it */
+#define EMU_GATE_CONFIGURED ((uint64_t)2)
+#define EMU_GATE_EPOCH      ((uint64_t)4) /* counts settings: an old holder's claim is void */
+
+/* Timed mode: when resources of a node are free, in ticks (emu_timing.c) */
+#define EMU_NUM_LINKS 10u
+struct emu_clock {
+    _Atomic uint64_t tni[EMU_NUM_TNIS], receive[EMU_NUM_TNIS], link[EMU_NUM_LINKS];
+    char             pad[EMU_LINE - 8 * (2 * EMU_NUM_TNIS + EMU_NUM_LINKS)];
+};
 
 struct emu_control {
     uint64_t             magic;
@@ -95,6 +163,9 @@ struct emu_control {
     pthread_mutex_t      mutex; /* robust, process-shared; creation paths only */
     struct emu_proc_slot slot[EMU_MAX_PROCS];
     struct emu_node      node[EMU_MAX_NODES];
+    struct emu_clock     clock[EMU_MAX_NODES];
+    _Atomic uint64_t     timing_floor; /* ps, 0: not measured */
+    struct emu_gate      gate[EMU_MAX_NODES][EMU_NODE_GATES]; /* touched only when used */
 };
 
 /* ------------------------------------------------------ process segment */
@@ -133,7 +204,7 @@ struct emu_vcq_block {
     _Atomic uint32_t gen;        /* odd: VCQ exists; changes when it goes away */
     _Atomic uint32_t epoch;      /* lanes announced, EMU_EPOCH_OVERFLOW */
     uint32_t         mrq_entries;
-    uint32_t         pad;
+    uint32_t         session;    /* session mode: it has a struct emu_session */
     uint64_t         vcq_id;     /* with default path */
     char             pad1[EMU_LINE - 24];
 };
@@ -156,7 +227,8 @@ struct emu_stag {
     uint32_t         seg_gen; /* ... its generation ... */
     uint32_t         refs;    /* utofu_reg_mem calls (owner's use) */
     uint64_t         seg_off; /* ... and where addr is in it */
-    uint64_t         pad;
+    uint32_t         high;    /* EMU_STADD_HIGH of its STADDs; 0: not registered */
+    uint32_t         pad;
 };
 #define EMU_STAG_VALID 0x80000000u
 
@@ -193,10 +265,61 @@ struct emu_process {
     uint64_t             size;
     _Atomic uint32_t     lanes; /* lanes ever used: 0 .. lanes - 1 are worth a look */
     _Atomic uint32_t     seg_high;
-    char                 pad[EMU_LINE - 32];
+    uint32_t             lane_entries;    /* of ring B of every lane: the larger MRQ's */
+    uint32_t             session_entries; /* of the MRQ of a session-mode VCQ */
+    char                 pad[EMU_LINE - 40];
     struct emu_mailbox   mailbox[EMU_MAILBOXES];
     struct emu_vcq_block vcq[EMU_MAX_VCQS];
     struct emu_seg       seg[EMU_MAX_SEGS];
+};
+
+/*
+ * Session mode (2.2.8).  The TOQ of such a VCQ is carried out by whoever brings
+ * a Put with an SPS to it, while its owner may be stopped: so the TOQ, the TCQ
+ * and the local notices of the VCQ are here.  The owner appends descriptors and
+ * reads results; one carrier at a time, holder of the lock, carries them out.
+ */
+struct emu_session_slot { /* a TOQ entry and, when it was carried out, its TCQ entry */
+    uint64_t desc[8]; /* struct emu_desc */
+    uint64_t cbdata;
+    int32_t  code;
+    uint32_t pad;
+    uint64_t pad1[2];
+};
+
+struct emu_session_notice {
+    struct utofu_mrq_notice notice;
+    int64_t                 code;
+    uint64_t                pad;
+};
+
+/* The producer's side of a lane from this VCQ to another: any carrier goes on with it */
+struct emu_session_lane {
+    uint64_t target; /* VCQ ID with default path; 0: free */
+    uint32_t target_gen;
+    uint32_t index;  /* lane, in the target's process segment */
+    uint64_t wr_a, wr_b, known_a, known_b;
+    uint32_t next;   /* index of the next entry, ring A first; the rings are adjacent */
+    uint32_t next_in_b;
+    uint64_t pad;
+};
+
+#define EMU_SESSION_TOQ   2048u
+#define EMU_SESSION_LANES 1024u
+
+struct emu_session {
+    pthread_mutex_t  lock;     /* robust, process-shared; only ever tried */
+    _Atomic uint64_t credits;  /* sum of the SPSs that arrived */
+    _Atomic uint64_t posted;   /* descriptors that the owner appended */
+    _Atomic uint64_t claimed;  /* a carrier began with so many of them ... */
+    _Atomic uint64_t started;  /* ... and ended with so many */
+    _Atomic uint64_t tcq_read; /* TCQ entries that the owner read or skipped */
+    _Atomic uint64_t mrq_written, mrq_read;
+    uint64_t         made;     /* the lock exists: it stays when VCQs come and go */
+    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 64];
+    struct emu_session_lane   lane[EMU_SESSION_LANES];
+    struct emu_session_slot   toq[EMU_SESSION_TOQ];
+    struct emu_session_notice mrq[]; /* session_entries */
 };
 
 /* Offsets in the process segment: the header is mapped whole, STag tables and
@@ -205,17 +328,21 @@ struct emu_process {
 #define EMU_SHM_PAGE         65536ull /* largest base page we meet */
 #define EMU_STAGS_OFF        EMU_ALIGN((uint64_t)sizeof(struct emu_process), EMU_SHM_PAGE)
 #define EMU_STAGS_SIZE       ((uint64_t)EMU_NUM_STAGS * sizeof(struct emu_stag))
-#define EMU_LANES_OFF        (EMU_STAGS_OFF + EMU_MAX_VCQS * EMU_STAGS_SIZE)
+#define EMU_SESSIONS_OFF     (EMU_STAGS_OFF + EMU_MAX_VCQS * EMU_STAGS_SIZE)
+#define EMU_SESSION_SIZE(e)  EMU_ALIGN(sizeof(struct emu_session) + (uint64_t)(e) * sizeof(struct emu_session_notice), EMU_SHM_PAGE)
+#define EMU_LANES_OFF(e)     (EMU_SESSIONS_OFF + EMU_MAX_VCQS * EMU_SESSION_SIZE(e))
 #define EMU_LANE_HEAD        4096ull
 #define EMU_LANE_A_SIZE      ((uint64_t)EMU_LANE_A * sizeof(struct emu_lane_entry))
 #define EMU_LANE_SIZE(b)     EMU_ALIGN(EMU_LANE_HEAD + EMU_LANE_A_SIZE + (uint64_t)(b) * sizeof(struct emu_lane_entry), EMU_SHM_PAGE)
-#define EMU_PROCESS_SIZE(b)  (EMU_LANES_OFF + EMU_MAX_LANES * EMU_LANE_SIZE(b))
+#define EMU_PROCESS_SIZE(b, e) (EMU_LANES_OFF(e) + EMU_MAX_LANES * EMU_LANE_SIZE(b))
 
 _Static_assert(sizeof(struct utofu_mrq_notice) == 64, "an MRQ notice is a cache line");
 _Static_assert(sizeof(struct emu_lane_entry) == 64, "lane entries do not straddle lines");
 _Static_assert(sizeof(struct emu_stag) == 64, "a registration is a cache line");
 _Static_assert(sizeof(struct emu_vcq_block) == EMU_LINE, "VCQ blocks do not share lines");
 _Static_assert(sizeof(struct emu_mailbox) == 64, "mailboxes do not straddle lines");
+_Static_assert(sizeof(struct emu_session_slot) == 96, "slots need no padding");
+_Static_assert(sizeof(struct emu_session_notice) == 80, "nor do notices");
 _Static_assert(sizeof(struct emu_lane) <= EMU_LANE_HEAD, "lane header fits");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared words need lock-free atomics");
 

@@ -23,6 +23,13 @@
 
 static uint8_t emu_shape[3] = {8, 8, 16};
 
+void emu_shape_get(unsigned size[3])
+{
+    for (unsigned i = 0; i < 3; i++) {
+        size[i] = emu_shape[i];
+    }
+}
+
 uint64_t emu_coords_key(const uint8_t c[6])
 {
     return EMU_NODE_USED | ((uint64_t)c[0] << 40) | ((uint64_t)c[1] << 32) | ((uint64_t)c[2] << 24) |
@@ -172,6 +179,11 @@ bool emu_path_id_valid(unsigned path_id)
 
     path_from_bits(path_id & 0xf, p);
     return ((path_id & ~0xfu) == PATH_ID_TAG) && emu_path_valid(p);
+}
+
+void emu_path_of_id(unsigned path_id, uint8_t path[3])
+{
+    path_from_bits(path_id & 0xf, path);
 }
 
 EMU_EXPORT int utofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t *path_id)

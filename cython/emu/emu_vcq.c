@@ -8,6 +8,7 @@
  * first VCQ made with a component ID is on a CQ that peers can predict.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,56 @@ static _Atomic uint64_t *node_vcqs(unsigned cq_index)
     return &emu_g.control->node[emu_g.node].vcq[cq_index * EMU_NUM_CMPS];
 }
 
+/* CQs of this process on a TNI, by kind */
+static int cqs_held(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
+{
+    int n = 0;
+
+    for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
+        n += (cq[q].kind == kind) && (cq[q].owner == emu_g.slot);
+    }
+    return n;
+}
+
+#define SESSION_CQS_DEFAULT 3 /* 4.3.2.2 */
+
+/* May another CQ become one of this kind?  What was asked for in the environment is
+ * kept for exclusive and session-mode VCQs, the former first (4.3.2.2), and one CQ
+ * for VCQs that share it; the default keeps nothing back. */
+static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
+{
+    int free_ = 0, session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, kept = 0;
+
+    for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
+        free_ += cq[q].kind == EMU_CQ_FREE;
+    }
+    exclusive = (exclusive < 0) ? 0 : (exclusive > (int)EMU_NUM_CQS - 1) ? (int)EMU_NUM_CQS - 1 : exclusive;
+    if (session > (int)EMU_NUM_CQS - 1 - exclusive) {
+        session = (int)EMU_NUM_CQS - 1 - exclusive;
+    }
+    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
+        return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
+    }
+    if ((kind != EMU_CQ_SESSION) && (session > cqs_held(cq, EMU_CQ_SESSION))) {
+        kept += session - cqs_held(cq, EMU_CQ_SESSION);
+    }
+    if ((kind != EMU_CQ_EXCLUSIVE) && (exclusive > cqs_held(cq, EMU_CQ_EXCLUSIVE))) {
+        kept += exclusive - cqs_held(cq, EMU_CQ_EXCLUSIVE);
+    }
+    if ((kind == EMU_CQ_EXCLUSIVE) && (emu_g.env.exclusive_cqs >= 0) && (cqs_held(cq, EMU_CQ_SHARED) == 0)) {
+        kept++;
+    }
+    return free_ > kept;
+}
+
 /* Take a free CQ of the TNI for this process (control locked); -1: none */
 static int cq_take(unsigned tni, enum emu_cq_kind kind)
 {
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
 
     for (int pass = 0; pass < 2; pass++) {
-        for (unsigned i = 0; i < EMU_NUM_CQS; i++) {
-            unsigned q = (kind == EMU_CQ_EXCLUSIVE) ? EMU_NUM_CQS - 1 - i : i;
+        for (unsigned i = 0; cq_allowed(cq, kind) && (i < EMU_NUM_CQS); i++) {
+            unsigned q = (kind == EMU_CQ_SHARED) ? i : EMU_NUM_CQS - 1 - i;
             if (cq[q].kind == EMU_CQ_FREE) {
                 cq[q].kind  = kind;
                 cq[q].owner = emu_g.slot;
@@ -52,8 +95,9 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
     int                 q;
 
-    if (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) {
-        q = cq_take(tni, EMU_CQ_EXCLUSIVE);
+    if (flags & (UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE)) {
+        /* VCQs of a CQ share its TOQ, so session mode, too, takes one of its own */
+        q = cq_take(tni, (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) ? EMU_CQ_EXCLUSIVE : EMU_CQ_SESSION);
         if (q < 0) {
             return UTOFU_ERR_NOT_AVAILABLE;
         }
@@ -95,6 +139,9 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
 
 static void vcq_free_memory(struct emu_vcq *vcq)
 {
+    emu_wire_fini(vcq);
+    emu_stats_close(vcq);
+    emu_session_fini(vcq);
     emu_mem_fini(vcq);
     emu_queue_fini(vcq);
     pthread_mutex_destroy(&vcq->lock);
@@ -106,16 +153,35 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     struct emu_vcq_name name;
     struct emu_vcq     *vcq;
     uint32_t            index;
-    int                 code;
+    int                 code = emu_inject_vcq();
 
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
     if (posix_memalign((void **)&vcq, EMU_LINE, sizeof(*vcq))) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     memset(vcq, 0, sizeof(*vcq));
     pthread_mutex_init(&vcq->lock, NULL);
-    vcq->locked   = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
+    vcq->special  = emu_g.env.special | ((flags & UTOFU_VCQ_FLAG_THREAD_SAFE) ? EMU_SPECIAL_LOCKED : 0) |
+                    ((flags & UTOFU_VCQ_FLAG_SESSION_MODE) ? EMU_SPECIAL_SESSION : 0);
+    vcq->mrq_entries = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) ? emu_g.env.mrq_entries_session : emu_g.env.mrq_entries;
+    if (vcq->special & EMU_SPECIAL_SESSION) { /* its operations are carried out by others */
+        vcq->special &= ~(EMU_SPECIAL_WIRE | EMU_SPECIAL_TIMED | EMU_SPECIAL_INJECT);
+    }
     vcq->toq_left = EMU_TOQ_ENTRIES;
     vcq->tni      = (uint16_t)tni;
+    /* without emu_g.lock: the thread that carries operations out takes it */
+    if ((vcq->special & EMU_SPECIAL_WIRE) && !(vcq->special & EMU_SPECIAL_SESSION)) {
+        code = emu_wire_init(vcq);
+    }
+    if ((code == UTOFU_SUCCESS) && (vcq->special & EMU_SPECIAL_STATS)) {
+        code = emu_stats_open(vcq);
+    }
+    if (code != UTOFU_SUCCESS) {
+        vcq_free_memory(vcq);
+        return code;
+    }
 
     pthread_mutex_lock(&emu_g.lock);
     for (index = 0; (index < EMU_MAX_VCQS) && (emu_g.vcq[index] != NULL); index++) {
@@ -130,6 +196,9 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     code       = emu_mem_init(vcq);
     if (code == UTOFU_SUCCESS) {
         code = emu_queue_init(vcq);
+    }
+    if ((code == UTOFU_SUCCESS) && (vcq->special & EMU_SPECIAL_SESSION)) {
+        code = emu_session_init(vcq);
     }
     if (code != UTOFU_SUCCESS) {
         goto err_free;
@@ -151,7 +220,8 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->id  = emu_vcq_id_encode(&name);
 
     vcq->block->vcq_id      = vcq->id;
-    vcq->block->mrq_entries = emu_g.mrq_entries;
+    vcq->block->mrq_entries = vcq->mrq_entries;
+    vcq->block->session     = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
     atomic_store(&vcq->block->epoch, 0);
     vcq->gen = atomic_fetch_add(&vcq->block->gen, 1) + 1; /* odd: it exists */
     emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
@@ -187,9 +257,6 @@ EMU_EXPORT int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, 
     if (vcq_hdl == NULL) {
         return UTOFU_ERR_INVALID_POINTER;
     }
-    if (flags & UTOFU_VCQ_FLAG_SESSION_MODE) {
-        return UTOFU_ERR_NOT_SUPPORTED;
-    }
     return vcq_create(tni_id, CMP_ANY, flags, vcq_hdl);
 }
 
@@ -222,13 +289,20 @@ EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
 
     pthread_mutex_lock(&emu_g.lock);
     vcq = emu_vcq_of(vcq_hdl);
+    if (vcq != NULL) {
+        emu_g.vcq[vcq->index] = NULL;
+    }
+    pthread_mutex_unlock(&emu_g.lock);
     if (vcq == NULL) {
-        pthread_mutex_unlock(&emu_g.lock);
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
+    emu_wire_fini(vcq); /* what was posted is carried out */
     /* peers see it go first: operations towards it fail from here on */
     atomic_fetch_add(&vcq->block->gen, 1);
-    emu_g.vcq[vcq->index] = NULL;
+    if (vcq->session != NULL) {
+        emu_session_close(vcq);
+    }
+    pthread_mutex_lock(&emu_g.lock);
     if (emu_control_lock()) {
         struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[vcq->tni * EMU_NUM_CQS + vcq->cq];
         atomic_store(&node_vcqs(vcq->tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], 0);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_carry.c - an operation given as a descriptor, carried out: the data, then the
+ * notices.  The fast path (emu_onesided.c) does the same from arguments.
+ */
+#include "emu_armw.h"
+#include "emu_copy.h"
+#include "emu_modes.h"
+#include "emu_path.h"
+
+int emu_desc_lcl_type(const struct emu_desc *d)
+{
+    switch (d->kind) {
+    case EMU_OP_PUT:
+    case EMU_OP_PIGGYBACK:
+        return UTOFU_MRQ_TYPE_LCL_PUT;
+    case EMU_OP_GET:
+        return UTOFU_MRQ_TYPE_LCL_GET;
+    case EMU_OP_ARMW:
+        return UTOFU_MRQ_TYPE_LCL_ARMW;
+    default:
+        return -1;
+    }
+}
+
+static void wait_until(uint64_t ticks)
+{
+    if (ticks != 0) {
+        emu_timing_wait(ticks);
+    }
+}
+
+/* emu_copy with the times of its two steps */
+static void copy_timed(char *dst, const char *src, size_t n, const struct emu_times *t)
+{
+    char   last[8];
+    size_t tail;
+
+    if (t == NULL) {
+        emu_copy(dst, src, n);
+        return;
+    }
+    wait_until(t->read);
+    tail = n ? emu_tail_size((uintptr_t)dst, n) : 0;
+    memcpy(dst, src, n - tail);
+    memcpy(last, src + (n - tail), tail);
+    wait_until(t->visible);
+    if (n != 0) {
+        emu_store_tail(dst + (n - tail), last, tail);
+    }
+}
+
+static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
+{
+    struct emu_region *r;
+    char              *src = (char *)(uintptr_t)d->data;
+    int                code;
+
+    if (d->kind == EMU_OP_PUT) {
+        code = emu_local_address(vcq, d->lcl_stadd, d->length, false, &src);
+        if (code != UTOFU_SUCCESS) {
+            return code;
+        }
+    }
+    code = emu_post_peer(vcq, d->rmt_id, &c->peer);
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(c->peer, d->rmt_stadd, d->length, true, &r);
+    }
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    c->mapped = r->direct;
+    if (r->direct) {
+        copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length, t);
+        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+    }
+    if (t != NULL) {
+        wait_until(t->visible);
+    }
+    code = emu_private_write(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
+                             (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+    atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
+    return code;
+}
+
+static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
+{
+    struct emu_region *r;
+    char              *dst;
+    int                code = emu_post_peer(vcq, d->rmt_id, &c->peer);
+
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(c->peer, d->rmt_stadd, d->length, false, &r);
+    }
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    /* the data is written here after it travelled: local errors are in the MRQ */
+    code = emu_local_address(vcq, d->lcl_stadd, d->length, true, &dst);
+    if (code != UTOFU_SUCCESS) {
+        return (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
+               (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
+                                                UTOFU_ERR_MRQ_LCL_MEMORY;
+    }
+    c->mapped = r->direct;
+    if (r->direct) {
+        atomic_thread_fence(memory_order_acquire);
+        copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, t);
+        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+    }
+    if (t != NULL) {
+        wait_until(t->visible);
+    }
+    return emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length);
+}
+
+static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
+{
+    struct emu_region *r;
+    uintptr_t          addr;
+    int                code = emu_post_peer(vcq, d->rmt_id, &c->peer);
+
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(c->peer, d->rmt_stadd, d->length, true, &r);
+    }
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (t != NULL) {
+        wait_until(t->read);
+    }
+    addr      = r->base + EMU_STADD_OFF(d->rmt_stadd);
+    c->mapped = r->direct;
+    if (r->direct) {
+        c->value = emu_armw_direct(EMU_DESC_ARMW_OP(d), d->length, (void *)addr, d->operand, d->compare);
+        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+    }
+    return emu_service_armw(c->peer, EMU_DESC_ARMW_OP(d), d->length, d->operand, d->compare, d->rmt_stadd, addr,
+                            &c->value);
+}
+
+int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
+{
+    int code;
+
+    *c = (struct emu_carried){0};
+    switch (d->kind) {
+    case EMU_OP_PUT:
+    case EMU_OP_PIGGYBACK:
+        code = carry_put(vcq, d, t, c);
+        break;
+    case EMU_OP_GET:
+        code = carry_get(vcq, d, t, c);
+        break;
+    case EMU_OP_ARMW:
+        code = carry_armw(vcq, d, t, c);
+        break;
+    default:
+        return UTOFU_SUCCESS;
+    }
+    /* It was accepted, so a failure of ours has no other way out than the TCQ. */
+    if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
+        code = UTOFU_ERR_TCQ_OTHER;
+    }
+    return code;
+}
+
+void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due)
+{
+    bool tcq_error = (code <= UTOFU_ERR_TCQ_OTHER) && (code > UTOFU_ERR_MRQ_OTHER);
+
+    if (!tcq_error && !(d->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
+        vcq->toq_left--;
+        return;
+    }
+    vcq->tcq[vcq->tcq_tail % EMU_TOQ_ENTRIES].due = due;
+    emu_tcq_push(vcq, cbdata, tcq_error ? code : UTOFU_SUCCESS);
+}
+
+int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer)
+{
+    bool get  = d->kind == EMU_OP_GET;
+    int  code = emu_notify(vcq, peer, emu_desc_lcl_type(d) + 1, d->edata, get ? d->lcl_stadd + d->length : 0,
+                           (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length);
+
+    return (code == UTOFU_SUCCESS) || (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER;
+}
+
+void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
+                      uint64_t due)
+{
+    bool     get = d->kind == EMU_OP_GET;
+    uint64_t end = (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length;
+
+    emu_mrq_push(vcq, emu_desc_lcl_type(d), emu_canonical_id(d->rmt_id), d->edata,
+                 (code == UTOFU_SUCCESS) ? c->value : 0, get ? d->lcl_stadd + d->length : 0, get ? 0 : end, code);
+    vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due = due;
+    /* in the order of time: that of one remote VCQ and path it is already */
+    for (uint32_t i = vcq->mrq_tail - 1; i != vcq->mrq_head; i--) {
+        struct emu_mrq_entry *last   = &vcq->mrq[i & (vcq->mrq_size - 1)];
+        struct emu_mrq_entry *before = &vcq->mrq[(i - 1) & (vcq->mrq_size - 1)], m;
+
+        if (before->due <= last->due) {
+            break;
+        }
+        m       = *last;
+        *last   = *before;
+        *before = m;
+    }
+}

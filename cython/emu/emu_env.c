@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_env.c - environment variables: the five of the guide (4.3.2) and those that
+ * choose the emulator's modes.  Read once, when the process joins its job.
+ */
+#include "emu_internal.h"
+#include "emu_modes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char   *name;
+    unsigned long n;
+} mrq_sizes[] = {{"2Ki", 2048}, {"8Ki", 8192}, {"32Ki", 32768}, {"128Ki", 131072}, {"512Ki", 524288}, {"2Mi", 2097152}};
+#define MRQ_SIZES   (sizeof(mrq_sizes) / sizeof(mrq_sizes[0]))
+#define MRQ_DEFAULT 131072u
+
+/* A decimal number of any size; one beyond the range counts as the largest. */
+static bool number(const char *s, unsigned long *v_p)
+{
+    char *end;
+
+    errno = 0;
+    *v_p  = strtoul(s, &end, 10);
+    return (end != s) && (*end == '\0') && (strchr(s, '-') == NULL);
+}
+
+/* 4.3.2.3: one of six sizes by number or name; else the nearest, the larger of two
+ * that are equally near. */
+static uint32_t mrq_entries(const char *variable)
+{
+    const char   *s = getenv(variable);
+    unsigned long v, best = 0;
+
+    if ((s == NULL) || (*s == '\0')) {
+        return MRQ_DEFAULT;
+    }
+    for (unsigned i = 0; i < MRQ_SIZES; i++) {
+        if (!strcasecmp(s, mrq_sizes[i].name)) {
+            return (uint32_t)mrq_sizes[i].n;
+        }
+    }
+    if (!number(s, &v)) {
+        emu_message("%s=\"%s\" is not a number of entries; %u is used", variable, s, MRQ_DEFAULT);
+        return MRQ_DEFAULT;
+    }
+    for (unsigned i = 0; i < MRQ_SIZES; i++) {
+        unsigned long d = (v > mrq_sizes[i].n) ? v - mrq_sizes[i].n : mrq_sizes[i].n - v;
+        unsigned long b = (v > best) ? v - best : best - v;
+        if ((i == 0) || (d <= b)) {
+            best = mrq_sizes[i].n;
+        }
+    }
+    return (uint32_t)best;
+}
+
+/* 4.3.2.1, 4.3.2.2: a number of CQs; -1: not asked for */
+static int num_cqs(const char *variable)
+{
+    const char   *s = getenv(variable);
+    unsigned long v;
+
+    if ((s == NULL) || (*s == '\0')) {
+        return -1;
+    }
+    if (!number(s, &v)) {
+        emu_message("%s=\"%s\" is not a number of CQs; ignored", variable, s);
+        return -1;
+    }
+    return (v > EMU_NUM_CQS) ? (int)EMU_NUM_CQS : (int)v; /* as many as there can be */
+}
+
+static bool is_set(const char *variable)
+{
+    const char *s = getenv(variable);
+
+    return (s != NULL) && (*s != '\0') && strcmp(s, "0");
+}
+
+void emu_env_read(struct emu_env *env)
+{
+    const char   *seed = getenv("UTOFU_EMU_SEED");
+    unsigned long v;
+
+    memset(env, 0, sizeof(*env));
+    env->mrq_entries         = mrq_entries("UTOFU_NUM_MRQ_ENTRIES");
+    env->mrq_entries_session = mrq_entries("UTOFU_NUM_MRQ_ENTRIES_SESSION");
+    env->lane_entries =
+            (env->mrq_entries > env->mrq_entries_session) ? env->mrq_entries : env->mrq_entries_session;
+    env->exclusive_cqs = num_cqs("UTOFU_NUM_EXCLUSIVE_CQS");
+    env->session_cqs   = num_cqs("UTOFU_NUM_SESSION_MODE_CQS");
+    env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
+    env->strict        = is_set("UTOFU_EMU_STRICT");
+    env->seed          = 1;
+    if (seed != NULL) {
+        if (number(seed, &v)) {
+            env->seed = v;
+        } else {
+            emu_message("UTOFU_EMU_SEED=\"%s\" is not a number; 1 is used", seed);
+        }
+    }
+
+    /* A VCQ whose operations are carried out by a thread of ours is locked. */
+    if (env->strict) {
+        env->special |= EMU_SPECIAL_WIRE | EMU_SPECIAL_LOCKED;
+    }
+    env->special |= emu_inject_init(env->seed);
+    if (emu_timing_init()) {
+        if (env->special & EMU_SPECIAL_WIRE) {
+            emu_message("UTOFU_EMU_TIMING does not act on operations: strict mode or delays decide when they happen");
+        } else {
+            env->special |= EMU_SPECIAL_TIMED;
+        }
+    }
+    if (emu_stats_init()) {
+        env->special |= EMU_SPECIAL_STATS;
+    }
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_inject.c - faults on demand (UTOFU_EMU_FAULT, docs/faults.md): operations that
+ * fail or come late, peers that die, queues that are short.
+ *
+ *   rule;rule;...   a rule is  what:key=value:key=value...
+ *   what   put piggyback get armw nop any (operations), reg, vcq (calls), toq=N, mrq=N
+ *   when   peer=X,Y,Z,A,B,C  after=N  every=N  prob=P  count=N
+ *   then   error=CODE  delay=USEC  busy  dead
+ *
+ * A rule counts what it applies to, in this process, so that the same program with
+ * the same seed meets the same faults.
+ */
+#include "emu_modes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RULES 32u
+
+#define WHAT_OPS(kind) (1u << (kind))
+#define WHAT_ANY \
+    (WHAT_OPS(EMU_OP_NOP) | WHAT_OPS(EMU_OP_PUT) | WHAT_OPS(EMU_OP_PIGGYBACK) | WHAT_OPS(EMU_OP_GET) | \
+     WHAT_OPS(EMU_OP_ARMW))
+#define WHAT_REG (1u << 30)
+#define WHAT_VCQ (1u << 31)
+
+struct rule {
+    uint32_t what;
+    bool     has_peer, busy, dead, is_dead;
+    uint64_t peer; /* emu_coords_key */
+    uint64_t after, every, count;
+    double   prob;
+    int      error;
+    uint64_t delay_ns;
+    /* state */
+    uint64_t seen, hit, rng;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct rule     rule[MAX_RULES];
+    unsigned        rules;
+    uint32_t        toq, mrq;
+} faults = {.lock = PTHREAD_MUTEX_INITIALIZER, .toq = EMU_TOQ_ENTRIES};
+
+static const struct {
+    const char *name;
+    uint32_t   what;
+} whats[] = {{"put", WHAT_OPS(EMU_OP_PUT)},   {"piggyback", WHAT_OPS(EMU_OP_PIGGYBACK)},
+             {"get", WHAT_OPS(EMU_OP_GET)},   {"armw", WHAT_OPS(EMU_OP_ARMW)},
+             {"nop", WHAT_OPS(EMU_OP_NOP)},   {"any", WHAT_ANY},
+             {"reg", WHAT_REG},               {"vcq", WHAT_VCQ}};
+
+static const struct {
+    const char *name;
+    int        code;
+} codes[] = {{"TCQ_OTHER", UTOFU_ERR_TCQ_OTHER},
+             {"TCQ_DESC", UTOFU_ERR_TCQ_DESC},
+             {"TCQ_MEMORY", UTOFU_ERR_TCQ_MEMORY},
+             {"TCQ_STADD", UTOFU_ERR_TCQ_STADD},
+             {"TCQ_LENGTH", UTOFU_ERR_TCQ_LENGTH},
+             {"MRQ_OTHER", UTOFU_ERR_MRQ_OTHER},
+             {"MRQ_PEER", UTOFU_ERR_MRQ_PEER},
+             {"MRQ_LCL_MEMORY", UTOFU_ERR_MRQ_LCL_MEMORY},
+             {"MRQ_RMT_MEMORY", UTOFU_ERR_MRQ_RMT_MEMORY},
+             {"MRQ_LCL_STADD", UTOFU_ERR_MRQ_LCL_STADD},
+             {"MRQ_RMT_STADD", UTOFU_ERR_MRQ_RMT_STADD},
+             {"MRQ_LCL_LENGTH", UTOFU_ERR_MRQ_LCL_LENGTH},
+             {"MRQ_RMT_LENGTH", UTOFU_ERR_MRQ_RMT_LENGTH},
+             {"FULL", UTOFU_ERR_FULL},
+             {"NOT_AVAILABLE", UTOFU_ERR_NOT_AVAILABLE},
+             {"OUT_OF_RESOURCE", UTOFU_ERR_OUT_OF_RESOURCE},
+             {"OUT_OF_MEMORY", UTOFU_ERR_OUT_OF_MEMORY},
+             {"FATAL", UTOFU_ERR_FATAL}};
+
+static bool number(const char *s, uint64_t most, uint64_t *v_p)
+{
+    char *end;
+
+    errno = 0;
+    *v_p  = strtoull(s, &end, 10);
+    return (end != s) && (*end == '\0') && !errno && (strchr(s, '-') == NULL) && (*v_p <= most);
+}
+
+static bool coords(const char *s, uint64_t *key_p)
+{
+    uint8_t c[6];
+
+    for (unsigned i = 0; i < 6; i++) {
+        char         *end;
+        unsigned long v = strtoul(s, &end, 10);
+        if ((end == s) || (v > 255) || (*end != ((i < 5) ? ',' : '\0'))) {
+            return false;
+        }
+        c[i] = (uint8_t)v;
+        s    = end + 1;
+    }
+    *key_p = emu_coords_key(c);
+    return true;
+}
+
+static bool is_op_code(int code)
+{
+    return (code <= UTOFU_ERR_TCQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH);
+}
+
+/* "key" or "key=value" */
+static bool item(struct rule *r, char *text)
+{
+    char    *value = strchr(text, '='), *end;
+    uint64_t v;
+
+    if (value != NULL) {
+        *value++ = '\0';
+    }
+    if (!strcmp(text, "busy") && (value == NULL)) {
+        return r->busy = true;
+    }
+    if (!strcmp(text, "dead") && (value == NULL)) {
+        return r->dead = true;
+    }
+    if (value == NULL) {
+        return false;
+    }
+    if (!strcmp(text, "peer")) {
+        return r->has_peer = coords(value, &r->peer);
+    }
+    if (!strcmp(text, "error")) {
+        for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+            if (!strcmp(value, codes[i].name)) {
+                r->error = codes[i].code;
+                return is_op_code(r->error) == !(r->what & (WHAT_REG | WHAT_VCQ));
+            }
+        }
+        return false;
+    }
+    if (!strcmp(text, "prob")) {
+        r->prob = strtod(value, &end);
+        return (end != value) && (*end == '\0') && (r->prob >= 0) && (r->prob <= 1);
+    }
+    if (!number(value, UINT32_MAX, &v)) {
+        return false;
+    }
+    if (!strcmp(text, "after")) {
+        r->after = v;
+    } else if (!strcmp(text, "every")) {
+        r->every = v;
+    } else if (!strcmp(text, "count")) {
+        r->count = v;
+    } else if (!strcmp(text, "delay")) {
+        r->delay_ns = v * 1000;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Queues: "toq=N", "mrq=N" */
+static bool queue_rule(const char *text)
+{
+    uint64_t v;
+
+    if (!strncmp(text, "toq=", 4) && number(text + 4, EMU_TOQ_ENTRIES, &v) && (v > 0)) {
+        faults.toq = (uint32_t)v;
+        return true;
+    }
+    if (!strncmp(text, "mrq=", 4) && number(text + 4, EMU_MRQ_MAX, &v) && (v > 0)) {
+        faults.mrq = (uint32_t)v;
+        return true;
+    }
+    return false;
+}
+
+static bool parse_rule(char *text)
+{
+    struct rule r = {.count = UINT64_MAX, .prob = 2};
+    char       *save, *t = strtok_r(text, ":", &save);
+
+    for (unsigned i = 0; (t != NULL) && (i < sizeof(whats) / sizeof(whats[0])); i++) {
+        if (!strcmp(t, whats[i].name)) {
+            r.what = whats[i].what;
+        }
+    }
+    if (r.what == 0) {
+        return (t != NULL) && queue_rule(t) && (strtok_r(NULL, ":", &save) == NULL);
+    }
+    while ((t = strtok_r(NULL, ":", &save)) != NULL) {
+        if (!item(&r, t)) {
+            return false;
+        }
+    }
+    /* a rule does something, and only what it can do */
+    if ((r.error == 0) && (r.delay_ns == 0) && !r.busy && !r.dead) {
+        return false;
+    }
+    if ((r.what & (WHAT_REG | WHAT_VCQ)) && ((r.delay_ns != 0) || r.busy || r.dead || r.has_peer)) {
+        return false;
+    }
+    if (faults.rules == MAX_RULES) {
+        return false;
+    }
+    faults.rule[faults.rules++] = r;
+    return true;
+}
+
+uint32_t emu_inject_init(uint64_t seed)
+{
+    const char *s = getenv("UTOFU_EMU_FAULT");
+    char       *copy, *save, *t;
+    uint32_t    special = 0;
+
+    faults.rules = 0;
+    faults.toq   = EMU_TOQ_ENTRIES;
+    faults.mrq   = 0;
+    if ((s == NULL) || (*s == '\0')) {
+        return 0;
+    }
+    copy = strdup(s);
+    if (copy == NULL) {
+        return 0;
+    }
+    for (t = strtok_r(copy, ";", &save); t != NULL; t = strtok_r(NULL, ";", &save)) {
+        char *rule = strdup(t);
+        if ((rule == NULL) || !parse_rule(rule)) {
+            emu_message("UTOFU_EMU_FAULT: \"%s\" is not a rule; ignored", t);
+        } else {
+            special |= EMU_SPECIAL_INJECT;
+        }
+        free(rule);
+    }
+    free(copy);
+    for (unsigned i = 0; i < faults.rules; i++) {
+        faults.rule[i].rng = (seed + i + 1) * 0x9e3779b97f4a7c15ull;
+        if (faults.rule[i].delay_ns != 0) {
+            special |= EMU_SPECIAL_WIRE | EMU_SPECIAL_LOCKED;
+        }
+    }
+    return special;
+}
+
+static bool chance(struct rule *r)
+{
+    r->rng ^= r->rng << 13;
+    r->rng ^= r->rng >> 7;
+    r->rng ^= r->rng << 17;
+    return (double)(r->rng >> 11) * 0x1p-53 < r->prob;
+}
+
+/* Does the rule apply to this event?  Counts it. */
+static bool applies(struct rule *r)
+{
+    uint64_t n = r->seen++;
+
+    if ((n < r->after) || (r->hit >= r->count) || ((r->every > 1) && ((n - r->after) % r->every != 0)) || !chance(r)) {
+        return false;
+    }
+    r->hit++;
+    return true;
+}
+
+static bool towards(const struct rule *r, const struct emu_desc *d)
+{
+    struct emu_vcq_name to;
+
+    return !r->has_peer ||
+           ((d->kind != EMU_OP_NOP) && emu_vcq_id_decode(d->rmt_id, &to) && (emu_coords_key(to.coords) == r->peer));
+}
+
+void emu_inject(const struct emu_desc *d, struct emu_fault *f)
+{
+    pthread_mutex_lock(&faults.lock);
+    for (unsigned i = 0; i < faults.rules; i++) {
+        struct rule *r = &faults.rule[i];
+
+        if (!(r->what & WHAT_OPS(d->kind)) || r->busy || !towards(r, d)) {
+            continue;
+        }
+        if (r->is_dead) {
+            f->code = UTOFU_ERR_MRQ_PEER;
+        } else if (applies(r)) {
+            r->is_dead = r->dead;
+            f->code    = r->dead ? UTOFU_ERR_MRQ_PEER : (r->error != 0) ? r->error : f->code;
+            f->delay_ns += r->delay_ns;
+        }
+    }
+    if ((d->kind == EMU_OP_NOP) && (f->code <= UTOFU_ERR_MRQ_OTHER)) {
+        f->code = UTOFU_SUCCESS; /* it goes nowhere */
+    }
+    pthread_mutex_unlock(&faults.lock);
+}
+
+bool emu_inject_busy(const struct emu_desc *d)
+{
+    bool busy = false;
+
+    pthread_mutex_lock(&faults.lock);
+    for (unsigned i = 0; i < faults.rules; i++) {
+        struct rule *r = &faults.rule[i];
+
+        if (r->busy && (r->what & WHAT_OPS(d->kind)) && towards(r, d) && applies(r)) {
+            busy = true;
+        }
+    }
+    pthread_mutex_unlock(&faults.lock);
+    return busy;
+}
+
+static int call_fault(uint32_t what)
+{
+    int code = UTOFU_SUCCESS;
+
+    if (faults.rules == 0) {
+        return code;
+    }
+    pthread_mutex_lock(&faults.lock);
+    for (unsigned i = 0; (i < faults.rules) && (code == UTOFU_SUCCESS); i++) {
+        if ((faults.rule[i].what & what) && applies(&faults.rule[i])) {
+            code = faults.rule[i].error;
+        }
+    }
+    pthread_mutex_unlock(&faults.lock);
+    return code;
+}
+
+int emu_inject_reg(void)
+{
+    return call_fault(WHAT_REG);
+}
+
+int emu_inject_vcq(void)
+{
+    return call_fault(WHAT_VCQ);
+}
+
+uint32_t emu_inject_toq(void)
+{
+    return faults.toq;
+}
+
+uint32_t emu_inject_mrq(void)
+{
+    return faults.mrq;
+}

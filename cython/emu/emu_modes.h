@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_modes.h - the ways of an operation that is not carried out at once by the
+ * fast path: session mode, the wire of the strict mode, the clock of the timed mode,
+ * injected faults, and counters.
+ */
+#ifndef EMU_MODES_H
+#define EMU_MODES_H
+
+#include "emu_desc.h"
+
+/* ------------------------------------------- carrying out (emu_carry.c) */
+
+/* When the parts of an operation happen, in ticks of emu_ticks(); 0: at once. */
+struct emu_times {
+    uint64_t read;    /* the source is read, an ARMW carried out */
+    uint64_t visible; /* the last bytes are there */
+    uint64_t tcq;     /* the TCQ notice */
+    uint64_t local;   /* the local MRQ notice */
+};
+
+struct emu_carried {
+    struct emu_peer *peer; /* NULL: not found */
+    uint64_t        value; /* ARMW: the old one */
+    bool            mapped; /* by loads and stores, not by system calls */
+};
+
+/* Move the data.  Returns SUCCESS, a TCQ or an MRQ error. */
+int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c);
+/* The last bytes of a source were read, or it failed: SUCCESS or a TCQ error */
+void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due);
+int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer);
+void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
+                      uint64_t due);
+/* enum utofu_mrq_notice_type of the local notice; NOP: -1 */
+int emu_desc_lcl_type(const struct emu_desc *d);
+
+uint32_t emu_toq_room(const struct emu_vcq *vcq); /* emu_post.c: free entries of the TOQ */
+
+/* ------------------------------------------- session mode (emu_session.c) */
+
+int emu_session_init(struct emu_vcq *vcq);
+void emu_session_close(struct emu_vcq *vcq); /* no lock held; the VCQ's generation has changed */
+void emu_session_fini(struct emu_vcq *vcq);
+/* A Put with this SPS has arrived at the peer's VCQ (VCQ locked). */
+EMU_NOINLINE void emu_session_arrived(struct emu_vcq *via, struct emu_peer *peer, unsigned sps);
+/* Free entries of the TOQ */
+uint32_t emu_session_room(const struct emu_vcq *vcq);
+/* Append a Put or NOP to the TOQ; start what has been waited for. */
+int emu_session_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata);
+void emu_session_start(struct emu_vcq *vcq);
+int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata);
+bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p);
+/* Nobody carries at this moment: a remote notice may be returned. */
+bool emu_session_idle(struct emu_vcq *vcq);
+size_t emu_session_unread_local(const struct emu_vcq *vcq);
+
+/* ------------------------------------------- wire (emu_wire.c) */
+
+int emu_wire_init(struct emu_vcq *vcq);
+void emu_wire_fini(struct emu_vcq *vcq); /* carries out what is left */
+uint32_t emu_wire_room(const struct emu_vcq *vcq);
+/* fail: the injected result, or SUCCESS; delay_ns: injected */
+int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns);
+void emu_wire_start(struct emu_vcq *vcq); /* what DELAY_START held back */
+int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata);
+void emu_wire_idle(struct emu_vcq *vcq); /* a poll found nothing: let the thread work */
+void emu_wire_stop(void);   /* at exit: all VCQs */
+void emu_wire_forget(void); /* in the child of a fork */
+
+/* ------------------------------------------- timed mode (emu_timing.c) */
+
+bool emu_timing_init(void); /* UTOFU_EMU_TIMING asks for it */
+void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t);
+void emu_timing_posted(void);            /* the call that posts is about to return */
+bool emu_timing_polled(uint64_t due);    /* an entry with this time may be returned now */
+void emu_timing_remote(void);            /* a remote notice was found */
+void emu_timing_poll_end(void);
+void emu_timing_join(void);              /* the control segment is there */
+/* barriers; 0 and true outside the timed mode */
+uint64_t emu_timing_barrier_now(void);
+uint64_t emu_timing_packet(uint64_t fired_at); /* when it arrives */
+bool emu_timing_completed(uint64_t due);
+void emu_timing_wait(uint64_t until);
+uint64_t emu_ticks(void);
+uint64_t emu_ticks_of_ns(uint64_t ns);
+
+/* ------------------------------------------- faults (emu_inject.c) */
+
+struct emu_fault {
+    int      code; /* SUCCESS: none */
+    uint64_t delay_ns;
+};
+uint32_t emu_inject_init(uint64_t seed); /* EMU_SPECIAL_* that the rules need */
+void emu_inject(const struct emu_desc *d, struct emu_fault *f);
+bool emu_inject_busy(const struct emu_desc *d); /* the post finds the TOQ full */
+int emu_inject_reg(void);                /* code with which a registration fails, or SUCCESS */
+int emu_inject_vcq(void);                /* the same of creating a VCQ */
+uint32_t emu_inject_toq(void);           /* entries of a TOQ */
+uint32_t emu_inject_mrq(void);           /* entries of an MRQ; 0: as the environment says */
+
+/* ------------------------------------------- fork (emu_dontfork.c) */
+
+void emu_dontfork_add(uint64_t addr, uint64_t size);
+void emu_dontfork_remove(uint64_t addr, uint64_t size);
+void emu_dontfork_forget(void); /* in the child */
+
+/* ------------------------------------------- counters (emu_stats.c) */
+
+bool emu_stats_init(void); /* UTOFU_EMU_STATS asks for it */
+int emu_stats_open(struct emu_vcq *vcq);
+void emu_stats_close(struct emu_vcq *vcq);
+void emu_stats_post(struct emu_vcq *vcq, const struct emu_desc *d);
+void emu_stats_doorbell(struct emu_vcq *vcq);
+void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code);
+void emu_stats_poll(struct emu_vcq *vcq, bool mrq, int code);
+void emu_stats_print(void); /* at exit */
+
+#endif /* EMU_MODES_H */

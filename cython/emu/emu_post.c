@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_post.c - operations posted as descriptors: utofu_post_toq, calls with stride,
+ * and every operation of a VCQ that is special (EMU_SPECIAL_*).
+ *
+ * A call posts all of its descriptors or none: BUSY says that the TOQ has no room
+ * for all of them.
+ */
+#include "emu_modes.h"
+#include "emu_path.h"
+
+uint32_t emu_toq_room(const struct emu_vcq *vcq)
+{
+    return (vcq->special & EMU_SPECIAL_SESSION) ? emu_session_room(vcq) :
+           (vcq->special & EMU_SPECIAL_WIRE)    ? emu_wire_room(vcq) :
+                                                  vcq->toq_left;
+}
+
+/* Room for n descriptors, of which d is the first; the VCQ is locked already. */
+static int reserve(struct emu_vcq *vcq, size_t n, const struct emu_desc *d)
+{
+    uint32_t most = emu_inject_toq();
+
+    if ((vcq->special & EMU_SPECIAL_INJECT) && emu_inject_busy(d)) {
+        return UTOFU_ERR_BUSY;
+    }
+
+    if (n > most) {
+        return UTOFU_ERR_INVALID_NUMBER;
+    }
+    if (emu_toq_room(vcq) < n + (EMU_TOQ_ENTRIES - most)) {
+        if (vcq->special & EMU_SPECIAL_WIRE) {
+            emu_wire_start(vcq); /* a full TOQ has nothing left to wait for (3.7.9.1) */
+            emu_wire_idle(vcq);
+        }
+        return UTOFU_ERR_BUSY;
+    }
+    return UTOFU_SUCCESS;
+}
+
+/* Carried out here and now, at the clock's time in the timed mode */
+static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail)
+{
+    struct emu_times   times = {0};
+    struct emu_carried c     = {0};
+    bool               timed = (vcq->special & EMU_SPECIAL_TIMED) != 0;
+    int                code  = fail, type;
+
+    if (timed) {
+        emu_timing_plan(vcq, d, &times);
+    }
+    if (code == UTOFU_SUCCESS) {
+        code = emu_carry(vcq, d, timed ? &times : NULL, &c);
+    }
+    type = emu_desc_lcl_type(d);
+    if ((code == UTOFU_SUCCESS) && (type >= 0) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
+        code = emu_remote_notice(vcq, d, c.peer);
+    }
+    emu_complete_tcq(vcq, d, code, cbdata, times.tcq);
+    if ((type >= 0) && (((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) ||
+                        ((code <= UTOFU_ERR_MRQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH)))) {
+        emu_local_notice(vcq, d, &c, code, times.local);
+    }
+    if (vcq->special & EMU_SPECIAL_STATS) {
+        emu_stats_done(vcq, d, &c, code);
+    }
+    if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_PUT) && EMU_DESC_SPS(d)) {
+        emu_session_arrived(vcq, c.peer, EMU_DESC_SPS(d));
+    }
+}
+
+static int post_one(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata)
+{
+    struct emu_fault fault = {UTOFU_SUCCESS, 0};
+
+    if (vcq->special & EMU_SPECIAL_STATS) {
+        emu_stats_post(vcq, d);
+    }
+    if (vcq->special & EMU_SPECIAL_INJECT) {
+        emu_inject(d, &fault);
+    }
+    if (vcq->special & EMU_SPECIAL_SESSION) {
+        return emu_session_post(vcq, d, cbdata);
+    }
+    if (vcq->special & EMU_SPECIAL_WIRE) {
+        return emu_wire_post(vcq, d, cbdata, fault.code, fault.delay_ns);
+    }
+    post_now(vcq, d, cbdata, fault.code);
+    return UTOFU_SUCCESS;
+}
+
+/* The doorbell: what was posted starts, and what had been held back. */
+static void ring(struct emu_vcq *vcq)
+{
+    if (vcq->special & EMU_SPECIAL_STATS) {
+        emu_stats_doorbell(vcq);
+    }
+    if (vcq->special & EMU_SPECIAL_SESSION) {
+        emu_session_start(vcq);
+    } else if (vcq->special & EMU_SPECIAL_WIRE) {
+        emu_wire_start(vcq);
+    }
+}
+
+/* An operation that a session-mode VCQ can't have (2.2.8.1: Put and NOP only) */
+static bool refused(const struct emu_vcq *vcq, const struct emu_desc *d)
+{
+    return (vcq->special & EMU_SPECIAL_SESSION) && (d->kind != EMU_OP_PUT) && (d->kind != EMU_OP_NOP);
+}
+
+int emu_post_stride(const struct emu_desc *first, utofu_vcq_hdl_t hdl, size_t stride, size_t num_blocks, void *cbdata)
+{
+    struct emu_vcq *vcq = emu_vcq_of(hdl);
+    struct emu_desc d   = *first;
+    int             code;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (num_blocks == 0) {
+        return UTOFU_ERR_INVALID_NUMBER;
+    }
+    if (refused(vcq, &d)) {
+        return UTOFU_ERR_NOT_SUPPORTED;
+    }
+    emu_vcq_lock(vcq);
+    code = reserve(vcq, num_blocks, &d);
+    for (size_t i = 0; (code == UTOFU_SUCCESS) && (i < num_blocks); i++) {
+        code = post_one(vcq, &d, cbdata);
+        d.lcl_stadd += stride;
+        d.rmt_stadd += stride;
+    }
+    if ((code == UTOFU_SUCCESS) && !(d.flags & UTOFU_ONESIDED_FLAG_DELAY_START)) {
+        ring(vcq);
+    }
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        emu_timing_posted();
+    }
+    emu_vcq_unlock(vcq);
+    return code;
+}
+
+int emu_post_desc(const struct emu_desc *d, utofu_vcq_hdl_t hdl, void *cbdata)
+{
+    return emu_post_stride(d, hdl, 0, 1, cbdata);
+}
+
+EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void *cbdata)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    const char     *p   = desc;
+    size_t          n   = 0, left, k;
+    int             code = UTOFU_SUCCESS;
+
+    if (vcq == NULL) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if ((desc_size != 0) && ((desc == NULL) || ((uintptr_t)desc % 8))) {
+        return UTOFU_ERR_INVALID_POINTER;
+    }
+    emu_vcq_lock(vcq);
+    /* all are looked at before the first is posted */
+    for (left = desc_size; left > 0; left -= k, p += k, n++) {
+        struct emu_desc d = {0};
+
+        k = emu_desc_check(vcq, p, left);
+        if (k == 0) {
+            code = UTOFU_ERR_INVALID_DESC;
+            goto out;
+        }
+        memcpy(&d, p, k);
+        if (refused(vcq, &d)) {
+            code = UTOFU_ERR_NOT_SUPPORTED;
+            goto out;
+        }
+    }
+    code = (n > 0) ? reserve(vcq, n, (const struct emu_desc *)desc) : UTOFU_SUCCESS;
+    for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
+        struct emu_desc d = {0};
+
+        k = (((const struct emu_desc *)(const void *)p)->kind == EMU_OP_NOP) ? EMU_DESC_NOP_SIZE : sizeof(d);
+        memcpy(&d, p, k);
+        d.flags &= ~(uint64_t)UTOFU_ONESIDED_FLAG_DELAY_START; /* no effect on prepared ones (3.7.9.1) */
+        code = post_one(vcq, &d, cbdata);
+    }
+    if (code == UTOFU_SUCCESS) {
+        ring(vcq);
+    }
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        emu_timing_posted();
+    }
+out:
+    emu_vcq_unlock(vcq);
+    return code;
+}

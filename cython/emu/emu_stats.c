@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_stats.c - what each VCQ did (UTOFU_EMU_STATS), told when it is freed or the
+ * process ends: a line of text, or of JSON, on stderr or appended to a file.
+ */
+#include "emu_modes.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct emu_stats {
+    uint64_t op[EMU_OP_KINDS];   /* posted, by kind */
+    uint64_t bytes[EMU_OP_KINDS]; /* of them */
+    uint64_t tcq_asked, lmrq_asked, rmrq_asked;
+    uint64_t doorbells;
+    uint64_t mapped, syscalls;   /* copies and atomics, by how memory was reached */
+    uint64_t failed;
+    uint64_t tcq_polls, tcq_found, mrq_polls, mrq_found;
+};
+
+static enum { OFF, TEXT, JSON } form;
+static char path[256];
+
+bool emu_stats_init(void)
+{
+    const char *s = getenv("UTOFU_EMU_STATS");
+
+    form    = OFF;
+    path[0] = '\0';
+    if ((s == NULL) || (*s == '\0') || !strcmp(s, "0")) {
+        return false;
+    }
+    form = TEXT;
+    if (!strncmp(s, "json", 4) && ((s[4] == '\0') || (s[4] == ':'))) {
+        form = JSON;
+        if ((s[4] == ':') && ((size_t)snprintf(path, sizeof(path), "%s", s + 5) >= sizeof(path))) {
+            emu_message("UTOFU_EMU_STATS: the name of the file is too long; stderr is used");
+            path[0] = '\0';
+        }
+    }
+    return true;
+}
+
+int emu_stats_open(struct emu_vcq *vcq)
+{
+    vcq->stats = calloc(1, sizeof(*vcq->stats));
+    return (vcq->stats == NULL) ? UTOFU_ERR_OUT_OF_MEMORY : UTOFU_SUCCESS;
+}
+
+void emu_stats_post(struct emu_vcq *vcq, const struct emu_desc *d)
+{
+    struct emu_stats *s = vcq->stats;
+
+    s->op[d->kind]++;
+    s->bytes[d->kind] += d->length;
+    s->tcq_asked += (d->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) != 0;
+    s->lmrq_asked += (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0;
+    s->rmrq_asked += (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0;
+}
+
+void emu_stats_doorbell(struct emu_vcq *vcq)
+{
+    vcq->stats->doorbells++;
+}
+
+void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code)
+{
+    struct emu_stats *s = vcq->stats;
+
+    if (code != UTOFU_SUCCESS) {
+        s->failed++;
+    } else if (d->kind != EMU_OP_NOP) {
+        s->mapped += c->mapped;
+        s->syscalls += !c->mapped;
+    }
+}
+
+void emu_stats_poll(struct emu_vcq *vcq, bool mrq, int code)
+{
+    struct emu_stats *s = vcq->stats;
+
+    if (mrq) {
+        s->mrq_polls++;
+        s->mrq_found += code != UTOFU_ERR_NOT_FOUND;
+    } else {
+        s->tcq_polls++;
+        s->tcq_found += code != UTOFU_ERR_NOT_FOUND;
+    }
+}
+
+static void tell(const char *line, size_t n)
+{
+    int fd = STDERR_FILENO;
+
+    if (path[0] != '\0') {
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            emu_message("UTOFU_EMU_STATS: can't write to \"%s\"", path);
+            return;
+        }
+    }
+    if (write(fd, line, n) < 0) { /* one write: lines of several processes do not mix */
+        emu_message("UTOFU_EMU_STATS: can't write the counts");
+    }
+    if (fd != STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+void emu_stats_close(struct emu_vcq *vcq)
+{
+    const struct emu_stats *s = vcq->stats;
+    char                    line[1024];
+    int                     n;
+
+    if (s == NULL) {
+        return;
+    }
+#define U64 "%" PRIu64
+    if (form == JSON) {
+        n = snprintf(line, sizeof(line),
+                     "{\"pid\": %d, \"vcq_id\": \"0x%016" PRIx64 "\", \"tni\": %u, \"cq\": %u, \"cmp\": %u, "
+                     "\"put\": " U64 ", \"piggyback\": " U64 ", \"get\": " U64 ", \"armw\": " U64 ", \"nop\": " U64 ", "
+                     "\"put_bytes\": " U64 ", \"get_bytes\": " U64 ", "
+                     "\"tcq_notices\": " U64 ", \"local_notices\": " U64 ", \"remote_notices\": " U64 ", "
+                     "\"doorbells\": " U64 ", \"mapped\": " U64 ", \"syscalls\": " U64 ", \"failed\": " U64 ", "
+                     "\"tcq_polls\": " U64 ", \"tcq_found\": " U64 ", \"mrq_polls\": " U64 ", \"mrq_found\": " U64 "}\n",
+                     (int)getpid(), vcq->id, vcq->tni, vcq->cq, vcq->cmp, s->op[EMU_OP_PUT], s->op[EMU_OP_PIGGYBACK],
+                     s->op[EMU_OP_GET], s->op[EMU_OP_ARMW], s->op[EMU_OP_NOP],
+                     s->bytes[EMU_OP_PUT] + s->bytes[EMU_OP_PIGGYBACK], s->bytes[EMU_OP_GET], s->tcq_asked,
+                     s->lmrq_asked, s->rmrq_asked, s->doorbells, s->mapped, s->syscalls, s->failed, s->tcq_polls,
+                     s->tcq_found, s->mrq_polls, s->mrq_found);
+    } else {
+        n = snprintf(line, sizeof(line),
+                     "utofu: stats: pid %d TNI %u CQ %u component %u: put " U64 ", piggyback " U64 " (" U64
+                     " bytes), get " U64 " (" U64 " bytes), armw " U64 ", nop " U64 "; notices TCQ " U64 ", local " U64
+                     ", remote " U64 "; doorbells " U64 "; mapped " U64 ", system calls " U64 ", failed " U64
+                     "; polls TCQ " U64 " (found " U64 "), MRQ " U64 " (found " U64 ")\n",
+                     (int)getpid(), vcq->tni, vcq->cq, vcq->cmp, s->op[EMU_OP_PUT], s->op[EMU_OP_PIGGYBACK],
+                     s->bytes[EMU_OP_PUT] + s->bytes[EMU_OP_PIGGYBACK], s->op[EMU_OP_GET], s->bytes[EMU_OP_GET],
+                     s->op[EMU_OP_ARMW], s->op[EMU_OP_NOP], s->tcq_asked, s->lmrq_asked, s->rmrq_asked, s->doorbells,
+                     s->mapped, s->syscalls, s->failed, s->tcq_polls, s->tcq_found, s->mrq_polls, s->mrq_found);
+    }
+    if (n > 0) {
+        tell(line, ((size_t)n < sizeof(line)) ? (size_t)n : sizeof(line) - 1);
+    }
+    free(vcq->stats);
+    vcq->stats = NULL;
+}
+
+void emu_stats_print(void)
+{
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        if (emu_g.vcq[i] != NULL) {
+            emu_stats_close(emu_g.vcq[i]);
+        }
+    }
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_timing.c - the timed mode: operations take the time that Tofu-D takes, by a
+ * small model with published figures (docs/timing.md).
+ *
+ * There is no network interface that could work beside the caller, so the call that
+ * posts an operation waits until the operation's effect is due, and stores then.  A
+ * program that posts several would see the waiting times add up.  They must not:
+ * while a thread calls the library again and again its clock lags behind the real
+ * one by what it waited (`skew`), the next operation starts at the time of that
+ * clock, and is then due at once or soon.  The lag ends when the thread does
+ * something else for a while, or gets an entry from a queue that was due later.
+ *
+ * Times are ticks of the CPU's counter, which all processes share.  When resources
+ * of the network are free again is kept per node in the job's control segment.
+ */
+#include "emu_modes.h"
+#include "emu_path.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BURST_NS     400u /* calls closer than this belong together */
+#define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
+#define SLEEP_END_NS 120000u
+#define DIM_B        3
+
+/* ns; ns per byte.  Names and sources are those of docs/timing.md. */
+enum parameter {
+    P_PUT,        /* 8-byte put, post to seen, one hop */
+    P_PIGGYBACK,  /* what a piggyback saves */
+    P_INJECTION,  /* what cache injection saves */
+    P_LARGE,      /* what a put of P_LARGE_FROM bytes and more adds */
+    P_LARGE_FROM, /* bytes */
+    P_GET,        /* round trip without hops */
+    P_ARMW,       /* round trip without hops */
+    P_HOP,        /* a hop, one way */
+    P_BYTE,       /* a byte on a link or TNI */
+    P_MESSAGE,    /* between two messages of a CQ */
+    P_POST,       /* CPU time of a post */
+    P_TCQ,        /* post to TCQ notice, without data */
+    P_BARRIER,    /* barrier without steps */
+    P_STEP,       /* a packet of a barrier */
+    P_FLOOR,      /* what the store-to-load way of this machine takes; 0: measured */
+    PARAMETERS
+};
+
+static const char *const parameter_names[PARAMETERS] = {
+    "put", "piggyback_saves", "injection_saves", "large_adds", "large_from", "get", "armw", "hop", "byte", "message",
+    "post", "tcq", "barrier", "barrier_step", "floor"};
+
+static const double measured[PARAMETERS] = {980, 260, 230, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
+/* A piggyback takes 490 ns with or without cache injection (the paper's figure). */
+static const double best[PARAMETERS] = {750, 260, 0, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
+
+static double   ns[PARAMETERS];
+static uint64_t tk[PARAMETERS]; /* the same in ticks */
+static double   ticks_per_ns = 1;
+static double   byte_ticks;
+static bool     timed;
+
+static __thread struct {
+    uint64_t skew; /* how far this thread's clock is behind */
+    uint64_t last; /* end of its last call */
+    uint64_t now;  /* its clock, within a call that posts */
+    bool     in_call;
+} me __attribute__((tls_model("initial-exec")));
+
+/* ------------------------------------------------------------------ the clock */
+
+uint64_t emu_ticks(void)
+{
+#if defined(__x86_64__)
+    uint32_t lo, hi;
+    __asm__ __volatile__("rdtsc" : "=a"(lo), "=d"(hi));
+    return ((uint64_t)hi << 32) | lo;
+#elif defined(__aarch64__)
+    uint64_t t;
+    __asm__ __volatile__("isb; mrs %0, cntvct_el0" : "=r"(t));
+    return t;
+#else
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+#endif
+}
+
+uint64_t emu_ticks_of_ns(uint64_t n)
+{
+    return (uint64_t)((double)n * ticks_per_ns);
+}
+
+static double clock_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static void calibrate_clock(void)
+{
+    double   a, b;
+    uint64_t x, y;
+
+    a = clock_ns();
+    x = emu_ticks();
+    do {
+        b = clock_ns();
+        y = emu_ticks();
+    } while (b - a < 4e6);
+    ticks_per_ns = (double)(y - x) / (b - a);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+void emu_timing_wait(uint64_t until)
+{
+    for (;;) {
+        int64_t left = (int64_t)(until - emu_ticks());
+
+        if (left <= 0) {
+            return;
+        }
+        if ((double)left > SLEEP_NS * ticks_per_ns) {
+            uint64_t        sleep = (uint64_t)((double)left / ticks_per_ns) - SLEEP_END_NS;
+            struct timespec ts    = {(time_t)(sleep / 1000000000u), (long)(sleep % 1000000000u)};
+            nanosleep(&ts, NULL);
+        } else if ((double)left > 300 * ticks_per_ns) {
+            relax();
+        }
+    }
+}
+
+/* ------------------------------------------- what this machine adds by itself */
+
+#define CHUNKS 64
+#define ROUNDS 24
+
+static struct {
+    _Atomic uint64_t word __attribute__((aligned(EMU_LINE)));
+    _Atomic bool     stop __attribute__((aligned(EMU_LINE)));
+    _Atomic bool     placed;
+} pingpong;
+
+static void *answer(void *arg)
+{
+    uint64_t seen = 0;
+
+    sched_setaffinity(0, sizeof(cpu_set_t), arg);
+    atomic_store(&pingpong.placed, true);
+    while (!atomic_load_explicit(&pingpong.stop, memory_order_relaxed)) {
+        uint64_t w = atomic_load_explicit(&pingpong.word, memory_order_acquire);
+        if ((w != seen) && (w & 1)) {
+            seen = w + 1;
+            atomic_store_explicit(&pingpong.word, seen, memory_order_release);
+        }
+    }
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* One way of an 8-byte store to a load on another CPU, in ns: the lower quartile of
+ * short series, because other work disturbs some of them. */
+static double measure_floor(void)
+{
+    uint64_t  sample[CHUNKS], begin = emu_ticks();
+    cpu_set_t mine, other;
+    unsigned  n = 0;
+    pthread_t thread;
+    int       here = sched_getcpu();
+
+    sched_getaffinity(0, sizeof(mine), &mine);
+    CPU_ZERO(&other);
+    for (int c = 0; c < (int)sysconf(_SC_NPROCESSORS_ONLN); c++) {
+        if (c != here) {
+            CPU_SET(c, &other);
+        }
+    }
+    if (CPU_COUNT(&other) == 0) {
+        return 0;
+    }
+    cpu_set_t just;
+    CPU_ZERO(&just);
+    CPU_SET(here, &just);
+    atomic_store(&pingpong.word, 0);
+    atomic_store(&pingpong.stop, false);
+    atomic_store(&pingpong.placed, false);
+    if (pthread_create(&thread, NULL, answer, &other)) {
+        return 0;
+    }
+    sched_setaffinity(0, sizeof(just), &just);
+    while (!atomic_load(&pingpong.placed)) {
+        sched_yield();
+    }
+    for (uint64_t w = 1; (n < CHUNKS) && ((double)(emu_ticks() - begin) < 40e6 * ticks_per_ns); n++) {
+        uint64_t t = emu_ticks();
+        for (int i = 0; i < ROUNDS; i++, w += 2) {
+            atomic_store_explicit(&pingpong.word, w, memory_order_release);
+            while (atomic_load_explicit(&pingpong.word, memory_order_acquire) != w + 1) {
+            }
+        }
+        sample[n] = emu_ticks() - t;
+    }
+    atomic_store(&pingpong.stop, true);
+    pthread_join(thread, NULL);
+    sched_setaffinity(0, sizeof(mine), &mine);
+    qsort(sample, n, sizeof(sample[0]), by_value);
+    return (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns;
+}
+
+/* ----------------------------------------------------------------- parameters */
+
+static bool read_file(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char  line[256], key[64];
+    bool  ok   = true;
+    int   number = 0;
+
+    if (f == NULL) {
+        emu_message("UTOFU_EMU_TIMING: can't open the profile \"%s\": %s", path, strerror(errno));
+        return false;
+    }
+    while (ok && (fgets(line, sizeof(line), f) != NULL)) {
+        double   v;
+        unsigned i = 0;
+        char    *hash = strchr(line, '#'), rest;
+
+        number++;
+        if (hash != NULL) {
+            *hash = '\0';
+        }
+        if (line[strspn(line, " \t\r\n")] == '\0') {
+            continue;
+        }
+        ok = sscanf(line, " %63[a-z_] = %lf %c", key, &v, &rest) == 2;
+        while (ok && (i < PARAMETERS) && strcmp(key, parameter_names[i])) {
+            i++;
+        }
+        ok = ok && (i < PARAMETERS) && isfinite(v) && (v >= 0) && (v <= 1e9);
+        if (ok) {
+            ns[i] = v;
+        } else {
+            emu_message("UTOFU_EMU_TIMING: %s:%d is not \"parameter = ns\" of this model", path, number);
+        }
+    }
+    fclose(f);
+    return ok;
+}
+
+bool emu_timing_init(void)
+{
+    const char *s = getenv("UTOFU_EMU_TIMING");
+
+    timed = false;
+    if ((s == NULL) || (*s == '\0') || !strcmp(s, "0") || !strcmp(s, "off")) {
+        return false;
+    }
+    memcpy(ns, measured, sizeof(ns));
+    if (!strcmp(s, "tofud:best")) {
+        memcpy(ns, best, sizeof(ns));
+    } else if (strcmp(s, "tofud") && strcmp(s, "tofud:measured")) {
+        if ((strchr(s, '/') == NULL) && (access(s, R_OK) != 0)) {
+            emu_message("UTOFU_EMU_TIMING=\"%s\" is neither tofud, tofud:measured, tofud:best nor a file; off", s);
+            return false;
+        }
+        if (!read_file(s)) {
+            return false;
+        }
+    }
+    timed = true;
+    return true;
+}
+
+/* Once the control segment is there: the first process of a job measures. */
+void emu_timing_join(void)
+{
+    uint64_t floor_;
+
+    if (!timed) {
+        return;
+    }
+    calibrate_clock();
+    floor_ = atomic_load(&emu_g.control->timing_floor);
+    if ((ns[P_FLOOR] == 0) && (floor_ == 0)) {
+        floor_ = (uint64_t)(measure_floor() * 1000) + 1;
+        atomic_store(&emu_g.control->timing_floor, floor_);
+    }
+    if (ns[P_FLOOR] == 0) {
+        ns[P_FLOOR] = (double)floor_ / 1000;
+    }
+    for (unsigned i = 0; i < PARAMETERS; i++) {
+        tk[i] = (uint64_t)(ns[i] * ticks_per_ns);
+    }
+    byte_ticks = ns[P_BYTE] * ticks_per_ns;
+}
+
+/* --------------------------------------------------------------------- routes */
+
+static unsigned ring_distance(unsigned a, unsigned b, unsigned n)
+{
+    unsigned d = (a > b) ? a - b : b - a;
+
+    return (n - d < d) ? n - d : d;
+}
+
+/* Hops from here to the node over the path's A, B, C (2.4); *link_p is the first */
+static unsigned route(const struct emu_vcq_name *to, const uint8_t path[3], unsigned *link_p)
+{
+    const uint8_t *from = emu_g.coords;
+    unsigned       size[3], hops = 0;
+
+    *link_p = EMU_NUM_LINKS; /* none: the same node */
+    emu_shape_get(size);
+    for (unsigned leg = 0; leg < 9; leg++) {
+        /* to the path's A, B, C; then X, Y, Z; then the node's A, B, C */
+        unsigned axis = (leg < 3) ? 3 + leg : (leg < 6) ? leg - 3 : leg - 3;
+        unsigned n    = (axis < 3) ? size[axis] : (axis == 4) ? DIM_B : 2;
+        unsigned a    = (leg < 3) ? from[axis] : (leg < 6) ? from[axis] : path[axis - 3];
+        unsigned b    = (leg < 3) ? path[axis - 3] : to->coords[axis];
+        unsigned d    = ring_distance(a, b, n);
+
+        if ((d > 0) && (*link_p == EMU_NUM_LINKS)) {
+            bool up = (b + n - a) % n == d;
+            /* ten links: X, Y, Z and B both ways, A and C one each */
+            *link_p = (axis == 3) ? 8 : (axis == 5) ? 9 : ((axis == 4) ? 3 : axis) * 2 + up;
+        }
+        hops += d;
+    }
+    return hops;
+}
+
+/* Take a resource that is free from *word on, not before `start`, for `hold` ticks. */
+static uint64_t take(_Atomic uint64_t *word, uint64_t start, uint64_t hold)
+{
+    uint64_t free_ = atomic_load_explicit(word, memory_order_relaxed), s;
+
+    do {
+        s = (free_ > start) ? free_ : start;
+    } while (!atomic_compare_exchange_weak(word, &free_, s + hold));
+    return s;
+}
+
+/* ------------------------------------------------------------------ operations */
+
+void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
+{
+    uint64_t            start = emu_ticks(), data, way, round;
+    struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
+    struct emu_vcq_name to;
+    uint8_t             path[3];
+    unsigned            link, hops;
+    struct emu_peer    *peer;
+
+    if (!me.in_call) {
+        if (start - me.last > emu_ticks_of_ns(BURST_NS)) {
+            me.skew = 0;
+        }
+        me.now     = start - me.skew;
+        me.in_call = true;
+    }
+    start = (me.now > vcq->timed_free) ? me.now : vcq->timed_free;
+    *t    = (struct emu_times){0};
+    if (d->kind == EMU_OP_NOP) {
+        vcq->timed_free = start + tk[P_MESSAGE];
+        t->tcq          = start + tk[P_TCQ];
+        return;
+    }
+    emu_vcq_id_decode(d->rmt_id, &to);
+    memcpy(path, to.path, 3);
+    if (d->flags & EMU_PATH_FLAGS) {
+        emu_path_of_id((unsigned)((d->flags & EMU_PATH_FLAGS) >> 28), path);
+    }
+    hops = route(&to, path, &link);
+
+    data  = (d->kind == EMU_OP_ARMW) ? 0 :
+            (uint64_t)((double)d->length * byte_ticks * (EMU_DESC_GAP(d) + 8) / 8);
+    start = take(&here->tni[vcq->tni], start, data);
+    if (link < EMU_NUM_LINKS) {
+        start = take(&here->link[link], start, data);
+    }
+    vcq->timed_free = start + ((data > tk[P_MESSAGE]) ? data : tk[P_MESSAGE]);
+    t->tcq          = start + tk[P_TCQ] + data;
+    round           = 2 * hops * tk[P_HOP];
+    switch (d->kind) {
+    case EMU_OP_GET:
+        t->read    = start + (tk[P_GET] + round) / 2;
+        t->visible = start + tk[P_GET] + round + data;
+        t->local   = t->visible;
+        break;
+    case EMU_OP_ARMW:
+        t->read  = start + (tk[P_ARMW] + round) / 2;
+        t->local = start + tk[P_ARMW] + round;
+        break;
+    default:
+        way = tk[P_PUT] + hops * tk[P_HOP] - tk[P_HOP];
+        if (d->kind == EMU_OP_PIGGYBACK) {
+            way -= tk[P_PIGGYBACK];
+        }
+        if (d->flags & UTOFU_ONESIDED_FLAG_CACHE_INJECTION) {
+            way -= tk[P_INJECTION];
+        }
+        if (d->length >= ns[P_LARGE_FROM]) {
+            way += tk[P_LARGE];
+        }
+        /* the TNI over there takes one message after the other */
+        t->visible = start + way + data;
+        if (emu_post_peer(vcq, d->rmt_id, &peer) == UTOFU_SUCCESS) {
+            uint32_t node = emu_g.control->slot[peer->proc->slot].node;
+            if (node < EMU_MAX_NODES) {
+                t->visible = take(&emu_g.control->clock[node].receive[to.tni], t->visible - data, data) + data;
+            }
+        }
+        /* the acknowledgement takes what an ARMW's answer takes */
+        t->local = t->visible + tk[P_ARMW] - tk[P_PUT] + (hops + 1) * tk[P_HOP];
+        t->visible -= tk[P_FLOOR];
+    }
+}
+
+void emu_timing_posted(void)
+{
+    uint64_t now;
+
+    if (!me.in_call) { /* nothing was posted */
+        me.last = emu_ticks();
+        return;
+    }
+    me.now += tk[P_POST];
+    emu_timing_wait(me.now); /* the CPU is busy so long */
+    now        = emu_ticks();
+    me.skew    = now - me.now;
+    me.last    = now;
+    me.in_call = false;
+}
+
+bool emu_timing_polled(uint64_t due)
+{
+    uint64_t now = emu_ticks();
+
+    if (now < due) {
+        return false;
+    }
+    if (now - me.skew < due) {
+        me.skew = now - due;
+    }
+    return true;
+}
+
+void emu_timing_remote(void)
+{
+    me.skew = 0;
+}
+
+void emu_timing_poll_end(void)
+{
+    me.last = emu_ticks();
+}
+
+/* ------------------------------------------------------------------- barriers */
+
+uint64_t emu_timing_barrier_now(void)
+{
+    return timed ? emu_ticks() : 0;
+}
+
+uint64_t emu_timing_packet(uint64_t fired_at)
+{
+    return timed ? fired_at + tk[P_STEP] : 0;
+}
+
+bool emu_timing_completed(uint64_t due)
+{
+    return !timed || (emu_ticks() >= due + tk[P_BARRIER]);
+}

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_wire.c - operations that are carried out after they were posted, by a thread
+ * of this process: in the strict mode, and where faults delay operations.
+ *
+ * The strict mode does what the guide allows and a kind network seldom does:
+ *  - the source of a put is read late, at any time before its TCQ notice, and the
+ *    TCQ notice comes before the data arrives;
+ *  - operations overtake each other, unless STRONG_ORDER (and the same VCQs and
+ *    path) forbids it;
+ *  - the cache lines of one put or get are written in any order, with STRONG_ORDER
+ *    the last one last (6.1.3.1);
+ *  - notices say what they must and no more: a notice of an operation does not mean
+ *    that earlier operations without notice have arrived;
+ *  - padded bytes around a piggyback are poisoned; DELAY_START does hold back.
+ * It keeps what the guide promises: TCQ notices in the order of posting, remote and
+ * local notices in that order per remote VCQ and path (2.2.10); and one thing more,
+ * that programs rely on: a local notice comes before an answer of the target.
+ *
+ * Without the strict mode operations stay in order per remote VCQ and path and only
+ * wait for their time.
+ *
+ * Locks: `engine.lock` (list of VCQs; before a VCQ's lock), `engine.kick` (leaf).
+ */
+#include "emu_armw.h"
+#include "emu_copy.h"
+#include "emu_modes.h"
+#include "emu_path.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LINE       256u /* cache line of the machine (table 6.4) */
+#define MAX_PIECES 32u
+#define WINDOW     64u /* operations under way: sent and not done */
+#define PICKS      8u  /* tries to find one of them whose turn it may be */
+#define OPS        (4 * EMU_TOQ_ENTRIES) /* posted and not done; the TOQ counts to the TCQ notice only */
+#define POISON     0xa5
+#define STEPS      8u /* between two looks at other VCQs */
+
+struct wire_op {
+    struct emu_desc    desc;
+    void               *cbdata;
+    uint64_t           flow;  /* remote VCQ and path: order holds within it */
+    uint64_t           ready; /* ns: does not arrive before */
+    char               *buf;  /* what travels, of put and get */
+    struct emu_carried carried;
+    int                fail;  /* injected result */
+    int                tcq_code, code;
+    bool               held, sent, read, landed, remote_told, local_told;
+    uint8_t            pieces, next_piece;
+    uint8_t            order[MAX_PIECES];
+};
+
+struct emu_wire {
+    struct emu_vcq  *vcq;
+    struct emu_wire *next;
+    bool            strict;
+    _Atomic bool    wanted; /* the thread waits for the lock of the VCQ */
+    uint64_t        rng;
+    /* operation number n is op[n % OPS]; done and tcq_read <= sent <= posted */
+    uint64_t        posted, sent, tcq_read, done;
+    struct wire_op  op[OPS];
+};
+
+static struct {
+    pthread_mutex_t lock, kick;
+    pthread_cond_t  kicked;
+    bool            running, stop, kicks;
+    pthread_t       thread;
+    struct emu_wire *wires;
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .kick = PTHREAD_MUTEX_INITIALIZER, .kicked = PTHREAD_COND_INITIALIZER};
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t draw(struct emu_wire *w)
+{
+    w->rng ^= w->rng << 13;
+    w->rng ^= w->rng >> 7;
+    w->rng ^= w->rng << 17;
+    return w->rng;
+}
+
+static struct wire_op *op_of(struct emu_wire *w, uint64_t n)
+{
+    return &w->op[n % OPS];
+}
+
+static void kick(void)
+{
+    pthread_mutex_lock(&engine.kick);
+    engine.kicks = true;
+    pthread_cond_signal(&engine.kicked);
+    pthread_mutex_unlock(&engine.kick);
+}
+
+/* ------------------------------------------------------- steps of an operation */
+
+static bool is_put(const struct emu_desc *d)
+{
+    return (d->kind == EMU_OP_PUT) || (d->kind == EMU_OP_PIGGYBACK);
+}
+
+/* Where the writing side of the operation begins within a cache line */
+static uint64_t line_offset(const struct emu_desc *d)
+{
+    return EMU_STADD_OFF(is_put(d) ? d->rmt_stadd : d->lcl_stadd) % LINE;
+}
+
+static void piece_range(const struct wire_op *op, unsigned k, uint64_t *from_p, uint64_t *to_p)
+{
+    uint64_t start = line_offset(&op->desc), end = start + op->desc.length, lines = (end + LINE - 1) / LINE;
+    uint64_t each  = (lines + MAX_PIECES - 1) / MAX_PIECES, from, to;
+
+    each = (op->pieces == 1) ? end : each * LINE;
+    from = k * each;
+    to   = from + each;
+
+    *from_p = ((from > start) ? ((from < end) ? from : end) : start) - start;
+    *to_p   = ((to < end) ? to : end) - start;
+}
+
+/* Cut into cache lines (groups of them, of a long one) and shuffle them. */
+static void cut(struct emu_wire *w, struct wire_op *op)
+{
+    uint64_t lines = (line_offset(&op->desc) + op->desc.length + LINE - 1) / LINE;
+    unsigned n     = (unsigned)((lines < 1) ? 1 : (lines < MAX_PIECES) ? lines : MAX_PIECES);
+    unsigned free_;
+
+    if (!w->strict || (op->desc.kind == EMU_OP_ARMW) || (op->desc.kind == EMU_OP_NOP)) {
+        n = 1;
+    } else if (lines > n) {
+        uint64_t each = (lines + n - 1) / n; /* as piece_range has it: none is empty */
+        n             = (unsigned)((lines + each - 1) / each);
+    }
+    free_ = n;
+    op->pieces = (uint8_t)n;
+    for (unsigned i = 0; i < n; i++) {
+        op->order[i] = (uint8_t)i;
+    }
+    if (op->desc.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) {
+        free_--; /* the last cache line stays last */
+    }
+    for (unsigned i = free_; i > 1; i--) {
+        unsigned j = (unsigned)(draw(w) % i);
+        uint8_t  t = op->order[i - 1];
+
+        op->order[i - 1] = op->order[j];
+        op->order[j]     = t;
+    }
+}
+
+/* Read what will travel.  With STRONG_ORDER the last cache line is read last
+ * (6.1.3.1); without, the strict mode reads it first. */
+static void snapshot(const struct emu_wire *w, const struct emu_desc *d, char *dst, const char *src)
+{
+    size_t start = (size_t)((is_put(d) ? d->lcl_stadd : d->rmt_stadd) % LINE), n = d->length;
+    size_t last  = (start + n) % LINE;
+
+    last = (last == 0) ? LINE : last;
+    last = (last < n) ? last : n;
+    if (w->strict && !(d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER)) {
+        memcpy(dst + (n - last), src + (n - last), last);
+        atomic_thread_fence(memory_order_acquire);
+        memcpy(dst, src, n - last);
+    } else {
+        memcpy(dst, src, n - last);
+        atomic_thread_fence(memory_order_acquire);
+        memcpy(dst + (n - last), src + (n - last), last);
+    }
+}
+
+/* The packets leave: the source is read, the TCQ notice is due. */
+static void send_op(struct emu_wire *w, struct wire_op *op)
+{
+    char *src;
+
+    op->sent     = true;
+    op->tcq_code = ((op->fail <= UTOFU_ERR_TCQ_OTHER) && (op->fail > UTOFU_ERR_MRQ_OTHER)) ? op->fail : UTOFU_SUCCESS;
+    if ((op->desc.kind == EMU_OP_PUT) && (op->tcq_code == UTOFU_SUCCESS)) {
+        op->tcq_code = emu_local_address(w->vcq, op->desc.lcl_stadd, op->desc.length, false, &src);
+        if ((op->tcq_code == UTOFU_SUCCESS) && (op->desc.length > 0)) {
+            op->buf = malloc(op->desc.length);
+            if (op->buf == NULL) {
+                op->tcq_code = UTOFU_ERR_TCQ_OTHER;
+            } else {
+                snapshot(w, &op->desc, op->buf, src);
+            }
+        }
+    }
+    w->sent++;
+    if ((op->tcq_code != UTOFU_SUCCESS) || (op->desc.kind == EMU_OP_NOP)) {
+        op->code   = op->tcq_code;
+        op->landed = op->remote_told = op->local_told = true;
+    }
+}
+
+/* A get's data leaves the target. */
+static int read_op(struct emu_wire *w, struct wire_op *op)
+{
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    int                code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
+
+    op->read = true;
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(peer, op->desc.rmt_stadd, op->desc.length, false, &r);
+    }
+    if ((code != UTOFU_SUCCESS) || (op->desc.length == 0)) {
+        return code;
+    }
+    op->buf = malloc(op->desc.length);
+    if (op->buf == NULL) {
+        return UTOFU_ERR_MRQ_OTHER;
+    }
+    op->carried.mapped = r->direct;
+    if (r->direct) {
+        atomic_thread_fence(memory_order_acquire);
+        snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
+        return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
+    }
+    /* the last word in a read of its own */
+    size_t    tail = (op->desc.length > 8) ? 8 : 0, body = op->desc.length - tail;
+    uintptr_t addr = r->base + EMU_STADD_OFF(op->desc.rmt_stadd);
+
+    code = emu_private_read(peer, addr, op->buf, body);
+    return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, op->buf + body, tail) : code;
+}
+
+/* Bytes of the cache lines around a padded piggyback become undefined (2.2.11). */
+static void pad(const struct emu_desc *d, const struct emu_region *r)
+{
+    uint64_t from = EMU_STADD_OFF(d->rmt_stadd), to = from + d->length, begin = from / LINE * LINE;
+    uint64_t end = (to + LINE - 1) / LINE * LINE;
+
+    begin = (begin > r->begin) ? begin : r->begin;
+    end   = (end < r->end) ? end : r->end;
+    memset((char *)r->base + begin, POISON, from - begin);
+    memset((char *)r->base + to, POISON, end - to);
+}
+
+static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint64_t to)
+{
+    const struct emu_desc *d = &op->desc;
+    const char            *src = (d->kind == EMU_OP_PUT) ? op->buf : (const char *)d->data;
+    struct emu_region     *r;
+    struct emu_peer       *peer;
+    int                    code = emu_post_peer(w->vcq, d->rmt_id, &peer);
+
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(peer, d->rmt_stadd, d->length, true, &r);
+    }
+    if ((code != UTOFU_SUCCESS) || (from == to)) {
+        return code;
+    }
+    op->carried.mapped = r->direct;
+    if (r->direct) {
+        if (w->strict && (d->kind == EMU_OP_PIGGYBACK) && (d->flags & UTOFU_ONESIDED_FLAG_PADDING) && (from == 0)) {
+            pad(d, r);
+        }
+        emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
+        return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
+    }
+    code = emu_private_write(peer, r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from, true);
+    atomic_thread_fence(memory_order_seq_cst);
+    return code;
+}
+
+static int land_get(struct emu_wire *w, struct wire_op *op, uint64_t from, uint64_t to)
+{
+    char *dst;
+    int   code = UTOFU_SUCCESS;
+
+    if (!op->read) {
+        code = read_op(w, op);
+    }
+    if (code == UTOFU_SUCCESS) {
+        code = emu_local_address(w->vcq, op->desc.lcl_stadd, op->desc.length, true, &dst);
+        code = (code == UTOFU_SUCCESS)        ? code :
+               (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
+               (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
+                                                UTOFU_ERR_MRQ_LCL_MEMORY;
+    }
+    if ((code == UTOFU_SUCCESS) && (from != to)) {
+        emu_copy(dst + from, op->buf + from, to - from);
+    }
+    return code;
+}
+
+/* The next piece arrives. */
+static void land_op(struct emu_wire *w, struct wire_op *op)
+{
+    uint64_t from, to;
+    int      code;
+
+    piece_range(op, op->order[op->next_piece], &from, &to);
+    if (op->fail != UTOFU_SUCCESS) {
+        code = op->fail;
+    } else if (is_put(&op->desc)) {
+        code = land_put(w, op, from, to);
+    } else if (op->desc.kind == EMU_OP_GET) {
+        code = land_get(w, op, from, to);
+    } else {
+        code = emu_carry(w->vcq, &op->desc, NULL, &op->carried);
+    }
+    op->next_piece++;
+    if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_MRQ_OTHER) || (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
+        code = UTOFU_ERR_MRQ_OTHER;
+    }
+    if ((code != UTOFU_SUCCESS) || (op->next_piece == op->pieces)) {
+        op->code   = code;
+        op->landed = true;
+        free(op->buf);
+        op->buf = NULL;
+    }
+}
+
+/* --------------------------------------------------------------- what is allowed */
+
+static bool wants(const struct wire_op *op, uint64_t flag)
+{
+    return (op->desc.flags & flag) != 0;
+}
+
+/* May the next piece of operation n arrive?  *next_p is lowered to when it may. */
+static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *next_p)
+{
+    const struct wire_op *op   = op_of(w, n);
+    bool                  last = op->next_piece + 1 == op->pieces;
+    bool                  order = !w->strict || wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+
+    if (op->landed) {
+        return false;
+    }
+    if (op->ready > now) {
+        *next_p = (op->ready < *next_p) ? op->ready : *next_p;
+        return false;
+    }
+    for (uint64_t i = w->done; i < n; i++) {
+        const struct wire_op *before = op_of(w, i);
+
+        if ((before->flow != op->flow) || before->landed) {
+            continue;
+        }
+        if (order || (last && wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) &&
+                      wants(before, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The target learns of it: by a notice, or by starting operations of its own, which
+ * come in order as well (2.2.8.4). */
+static bool told_remotely(const struct wire_op *op)
+{
+    return wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) || ((op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc));
+}
+
+/* The notices of an operation that has landed, when it is their turn in the flow */
+static void tell(struct emu_wire *w, uint64_t n)
+{
+    struct wire_op *op     = op_of(w, n);
+    bool            remote = true, local = true;
+
+    for (uint64_t i = w->done; i < n; i++) {
+        const struct wire_op *before = op_of(w, i);
+
+        if (before->flow == op->flow) {
+            remote = remote && (before->remote_told || !told_remotely(before));
+            local  = local && (before->local_told || !wants(before, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE));
+        }
+    }
+    if (!op->remote_told && remote) {
+        struct emu_peer *peer;
+
+        if ((op->code == UTOFU_SUCCESS) && told_remotely(op)) {
+            op->code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
+            if ((op->code == UTOFU_SUCCESS) && wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
+                op->code = emu_remote_notice(w->vcq, &op->desc, peer);
+            }
+            if ((op->code == UTOFU_SUCCESS) && (op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc)) {
+                emu_session_arrived(w->vcq, peer, EMU_DESC_SPS(&op->desc));
+            }
+        }
+        op->remote_told = true;
+    }
+    /* an error is known when the remote side has had its turn */
+    if (!op->local_told && local && op->remote_told) {
+        if ((op->code != UTOFU_SUCCESS) || wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
+            emu_local_notice(w->vcq, &op->desc, &op->carried, op->code, 0);
+        }
+        op->local_told = true;
+        if (w->vcq->special & EMU_SPECIAL_STATS) {
+            emu_stats_done(w->vcq, &op->desc, &op->carried, op->code);
+        }
+    }
+}
+
+static void tell_all(struct emu_wire *w)
+{
+    for (uint64_t n = w->done; n < w->sent; n++) {
+        if (op_of(w, n)->landed && !(op_of(w, n)->remote_told && op_of(w, n)->local_told)) {
+            tell(w, n);
+        }
+    }
+    while ((w->done < w->sent) && op_of(w, w->done)->landed && op_of(w, w->done)->remote_told &&
+           op_of(w, w->done)->local_told) {
+        w->done++;
+    }
+}
+
+/* One step of the VCQ (locked).  Returns false when nothing can be done now; *next_p
+ * is then lowered to when something can. */
+static bool step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
+{
+    bool     can_send = (w->sent < w->posted) && (w->sent < w->done + WINDOW) && !op_of(w, w->sent)->held;
+    uint64_t n = w->done;
+
+    if (can_send && (!w->strict || (draw(w) % 2 == 0))) {
+        n = w->sent;
+    } else {
+        /* the strict mode tries any, then, as always, the oldest that may go on */
+        bool found = false;
+        for (unsigned i = 0; !found && w->strict && (w->done < w->sent) && (i < PICKS); i++) {
+            n     = w->done + draw(w) % (w->sent - w->done);
+            found = may_land(w, n, now, next_p);
+        }
+        for (uint64_t i = w->done; !found && (i < w->sent); i++) {
+            n     = i;
+            found = may_land(w, n, now, next_p);
+        }
+        if (!found && !can_send) {
+            return false;
+        }
+        n = found ? n : w->sent;
+    }
+
+    struct wire_op *op = op_of(w, n);
+    if (!op->sent) {
+        send_op(w, op);
+    } else {
+        land_op(w, op);
+    }
+    if (op->landed) {
+        tell_all(w);
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ the thread */
+
+static void *engine_main(void *arg)
+{
+    uint64_t turns = 0;
+
+    (void)arg;
+    for (;;) {
+        uint64_t next = UINT64_MAX, now = now_ns();
+        bool     busy = false;
+
+        pthread_mutex_lock(&engine.lock);
+        for (struct emu_wire *w = engine.wires; w != NULL; w = w->next) {
+            atomic_store(&w->wanted, true);
+            pthread_mutex_lock(&w->vcq->lock);
+            atomic_store(&w->wanted, false);
+            for (unsigned i = 0; (i < STEPS) && step(w, now, &next); i++) {
+                busy = true;
+            }
+            pthread_mutex_unlock(&w->vcq->lock);
+        }
+        pthread_mutex_unlock(&engine.lock);
+        if (busy) {
+            /* Now and then the program gets far ahead.  Not often: where it spins on
+             * the same CPU, each time costs what the scheduler gives it. */
+            if (++turns % 256 == 0) {
+                nanosleep(&(struct timespec){0, 20000}, NULL);
+            }
+            continue;
+        }
+        pthread_mutex_lock(&engine.kick);
+        if (engine.stop) {
+            pthread_mutex_unlock(&engine.kick);
+            return NULL;
+        }
+        if (!engine.kicks && (next == UINT64_MAX)) {
+            pthread_cond_wait(&engine.kicked, &engine.kick);
+        } else if (!engine.kicks) {
+            uint64_t        wait = (next > now) ? next - now : 0;
+            struct timespec ts;
+
+            clock_gettime(CLOCK_REALTIME, &ts);
+            wait += (uint64_t)ts.tv_nsec;
+            ts.tv_sec += (time_t)(wait / 1000000000u);
+            ts.tv_nsec = (long)(wait % 1000000000u);
+            pthread_cond_timedwait(&engine.kicked, &engine.kick, &ts);
+        }
+        engine.kicks = false;
+        pthread_mutex_unlock(&engine.kick);
+    }
+}
+
+static bool engine_start(void)
+{
+    sigset_t all, old;
+
+    if (engine.running) {
+        return true;
+    }
+    sigfillset(&all); /* the program's signals are for its threads; ours we need (emu_fault.c) */
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    engine.stop    = false;
+    engine.running = pthread_create(&engine.thread, NULL, engine_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return engine.running;
+}
+
+int emu_wire_init(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = calloc(1, sizeof(*w));
+    bool             ok;
+
+    if (w == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
+    w->vcq    = vcq;
+    w->strict = emu_g.env.strict;
+    w->rng    = ((emu_g.env.seed ^ emu_coords_key(emu_g.coords)) + vcq->tni + 1) * 0x9e3779b97f4a7c15ull | 1;
+    vcq->wire = w;
+    pthread_mutex_lock(&engine.lock);
+    ok = engine_start();
+    if (ok) {
+        w->next      = engine.wires;
+        engine.wires = w;
+    }
+    pthread_mutex_unlock(&engine.lock);
+    if (!ok) {
+        vcq->wire = NULL;
+        free(w);
+        return UTOFU_ERR_OUT_OF_RESOURCE;
+    }
+    return UTOFU_SUCCESS;
+}
+
+/* Carry out all that is left, at once (VCQ locked). */
+static void drain(struct emu_wire *w)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (uint64_t n = w->sent; n < w->posted; n++) {
+        op_of(w, n)->held = false;
+    }
+    while (step(w, UINT64_MAX, &next)) {
+    }
+}
+
+void emu_wire_fini(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = vcq->wire;
+
+    if (w == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&engine.lock);
+    for (struct emu_wire **link = &engine.wires; *link != NULL; link = &(*link)->next) {
+        if (*link == w) {
+            *link = w->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&engine.lock);
+    pthread_mutex_lock(&vcq->lock);
+    drain(w);
+    vcq->wire = NULL;
+    pthread_mutex_unlock(&vcq->lock);
+    for (unsigned i = 0; i < OPS; i++) {
+        free(w->op[i].buf);
+    }
+    free(w);
+}
+
+void emu_wire_stop(void)
+{
+    if (!engine.running) {
+        return;
+    }
+    pthread_mutex_lock(&engine.kick);
+    engine.stop  = true;
+    engine.kicks = true;
+    pthread_cond_signal(&engine.kicked);
+    pthread_mutex_unlock(&engine.kick);
+    pthread_mutex_lock(&engine.lock);
+    for (struct emu_wire *w = engine.wires; w != NULL; w = w->next) {
+        pthread_mutex_lock(&w->vcq->lock);
+        drain(w);
+        pthread_mutex_unlock(&w->vcq->lock);
+    }
+    pthread_mutex_unlock(&engine.lock);
+    pthread_join(engine.thread, NULL);
+    engine.running = false;
+}
+
+void emu_wire_forget(void)
+{
+    pthread_mutex_init(&engine.lock, NULL);
+    pthread_mutex_init(&engine.kick, NULL);
+    pthread_cond_init(&engine.kicked, NULL);
+    engine.running = engine.stop = engine.kicks = false;
+    engine.wires                                = NULL;
+}
+
+/* -------------------------------------------------------- the VCQ's side (locked) */
+
+/* A program that polls in a loop would keep the lock from the thread for long. */
+void emu_wire_yield(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = vcq->wire;
+
+    for (unsigned i = 0; (w != NULL) && (i < 100) && atomic_load(&w->wanted); i++) {
+        sched_yield();
+    }
+}
+
+/* The program waits for what the thread has to do. */
+void emu_wire_idle(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = vcq->wire;
+
+    if ((w != NULL) && (w->done < w->posted)) {
+        emu_vcq_unlock(vcq);
+        sched_yield();
+        pthread_mutex_lock(&vcq->lock);
+    }
+}
+
+uint32_t emu_wire_room(const struct emu_vcq *vcq)
+{
+    const struct emu_wire *w   = vcq->wire;
+    uint32_t               toq = EMU_TOQ_ENTRIES - (uint32_t)(w->posted - w->tcq_read), ops = OPS - (uint32_t)(w->posted - w->done);
+
+    return (toq < ops) ? toq : ops;
+}
+
+int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns)
+{
+    struct emu_wire *w    = vcq->wire;
+    struct wire_op  *op   = op_of(w, w->posted);
+    uint64_t         path = d->flags & EMU_PATH_FLAGS, bits;
+
+    *op        = (struct wire_op){.desc = *d, .cbdata = cbdata, .fail = fail};
+    /* a path in the flags counts more than the one in the VCQ ID (3.5) */
+    bits       = (path != 0) ? ((path >> 28) & 0xf) : (d->rmt_id & EMU_VCQ_ID_PATH_MASK);
+    op->flow   = (d->rmt_id & ~EMU_VCQ_ID_PATH_MASK) | bits;
+    op->held   = true;
+    op->ready  = 0;
+    if (delay_ns != 0) {
+        op->ready = now_ns() + delay_ns;
+    } else if (w->strict && !(d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) && (draw(w) % 4 == 0)) {
+        op->ready = now_ns() + draw(w) % 100000; /* others overtake it */
+    }
+    cut(w, op);
+    w->posted++;
+    return UTOFU_SUCCESS;
+}
+
+void emu_wire_start(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = vcq->wire;
+
+    for (uint64_t n = w->posted; (n-- > w->sent) && op_of(w, n)->held;) {
+        op_of(w, n)->held = false;
+    }
+    kick();
+}
+
+int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)
+{
+    struct emu_wire *w = vcq->wire;
+
+    while (w->tcq_read < w->sent) {
+        const struct wire_op *op = op_of(w, w->tcq_read++);
+
+        if ((op->tcq_code != UTOFU_SUCCESS) || wants(op, UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
+            *cbdata = op->cbdata;
+            return op->tcq_code;
+        }
+    }
+    emu_wire_idle(vcq);
+    return UTOFU_ERR_NOT_FOUND;
+}
