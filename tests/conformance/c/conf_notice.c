@@ -428,6 +428,11 @@ CONF_TEST("3.7", busy_until_tcq_is_read, 1,
         CONF_CODE(utofu_poll_tcq(pair.vcq.hdl, 0, &cbdata),
                   UTOFU_ERR_NOT_FOUND);
         CONF_CHECK(pair.words[8] == 0, "a refused ARMW was done");
+        while (count != 0) { /* some may still be under way */
+            CONF_CODE(utofu_poll_tcq(pair.vcq.hdl, 0, &cbdata),
+                      UTOFU_ERR_NOT_FOUND);
+            CONF_OK(utofu_query_num_unread_tcq(pair.vcq.hdl, &count));
+        }
         for (i = 0; i < n / 2; i++) {
             CONF_OK(post(&pair, OP_NOP, pair.vcq.id, pair.stadds[0], 0, 0,
                          NULL));

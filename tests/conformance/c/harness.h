@@ -192,6 +192,12 @@ void conf_expect_tcq(const char *file, int line, const struct conf_vcq *vcq,
 void conf_expect_mrq(const char *file, int line, const struct conf_vcq *vcq,
                      int type, utofu_vcq_id_t peer, uint64_t edata,
                      struct utofu_mrq_notice *notice);
+/* The next two MRQ notices are that of our Put to the peer and that of its Put to
+ * us, in either order, both with this EDATA. */
+void conf_expect_both(const char *file, int line, const struct conf_vcq *vcq,
+                      utofu_vcq_id_t peer, uint64_t edata);
+#define CONF_EXPECT_BOTH(_vcq, _peer, _edata) \
+    conf_expect_both(__FILE__, __LINE__, _vcq, _peer, _edata)
 /* Neither queue has anything, now and for some milliseconds. */
 void conf_expect_quiet(const char *file, int line, const struct conf_vcq *vcq,
                        unsigned msec);

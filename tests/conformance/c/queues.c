@@ -172,6 +172,26 @@ void conf_expect_mrq(const char *file, int line, const struct conf_vcq *vcq,
     }
 }
 
+void conf_expect_both(const char *file, int line, const struct conf_vcq *vcq,
+                      utofu_vcq_id_t peer, uint64_t edata)
+{
+    static const int        types[] = {UTOFU_MRQ_TYPE_LCL_PUT,
+                                       UTOFU_MRQ_TYPE_RMT_PUT};
+    struct utofu_mrq_notice got;
+    int                     rc, first, i;
+
+    for (i = 0, first = 0; i < 2; i++) {
+        memset(&got, 0xa5, sizeof(got));
+        rc = conf_wait_mrq(file, line, vcq, &got);
+        conf_check_code(file, line, "utofu_poll_mrq", rc,
+                        (const int[]){UTOFU_SUCCESS}, 1);
+        if ((i == 0) && (got.notice_type == types[1])) {
+            first = 1;
+        }
+        conf_check_notice(file, line, &got, types[first ^ i], peer, edata);
+    }
+}
+
 void conf_expect_quiet(const char *file, int line, const struct conf_vcq *vcq,
                        unsigned msec)
 {

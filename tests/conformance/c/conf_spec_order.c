@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conf_spec_order.c - in which order memory is read and written, seen by CPUs
+ * that change it or look at it meanwhile (2.2.10, 6.1.3.1).
+ */
+#include "harness.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#define LINE 256
+
+static uint64_t load(const volatile void *address)
+{
+    return atomic_load_explicit((const volatile _Atomic uint64_t *)address,
+                                memory_order_acquire);
+}
+
+static void store(volatile void *address, uint64_t value)
+{
+    atomic_store_explicit((volatile _Atomic uint64_t *)address, value,
+                          memory_order_release);
+}
+
+/* ------------------------------------------- lines, written without the flag */
+
+/* Rank 0 puts lines of one word without STRONG_ORDER; rank 1 sees word poll of
+ * each line change and then must see the whole line. */
+static void whole_lines(enum conf_kind kind, size_t poll)
+{
+    static const size_t counts[] = {1, 2, 5, 16, 64};
+    enum { ROUNDS = 4000, WORDS = LINE / 8 };
+    struct conf_vcq vcq;
+    struct conf_mem mem, ack;
+    utofu_stadd_t   stadds[2], acks[2];
+    uint64_t       *data, value, round, i;
+    size_t          n, line, turn;
+    unsigned        spins = 0;
+
+    conf_timeout(60);
+    conf_pin();
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, kind, 64 * LINE);
+    conf_mem_alloc(&ack, CONF_MEM_MEMFD, 4096);
+    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
+    conf_reg_all(&vcq, ack.addr, 4096, acks);
+    data = (uint64_t *)mem.addr;
+    for (round = 1; round <= ROUNDS; round++) {
+        n     = counts[round % CONF_LEN(counts)];
+        value = round * UINT64_C(0x9e3779b97f4a7c15);
+        if (conf_rank == 0) {
+            for (i = 0; i < n * WORDS; i++) {
+                data[i] = value;
+            }
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0],
+                                         stadds[1], n * LINE, 0, 0, NULL));
+            while (load(ack.addr) != round) {
+                conf_relax(&spins);
+            }
+            continue;
+        }
+        /* Begin with another line each time: whichever comes first is seen. */
+        for (turn = 0; turn < n; turn++) {
+            line = (round / CONF_LEN(counts) + turn) % n;
+            while (load(&data[line * WORDS + poll]) != value) {
+                if (++spins % 16384 == 0) {
+                    sched_yield();
+                }
+            }
+            for (i = WORDS; i-- > 0;) {
+                CONF_CHECK(load(&data[line * WORDS + i]) == value,
+                           "%s, %zu lines, round %" PRIu64 ": word %zu of line "
+                           "%zu is new, word %" PRIu64 " is not",
+                           conf_kind_name(kind), n, round, poll, line, i);
+            }
+        }
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[0], round,
+                                                acks[0], 8, 0, CONF_STRONG,
+                                                NULL));
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_dereg(&vcq, acks[conf_rank]);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+    conf_mem_free(&ack);
+}
+
+CONF_TEST("2.2.10", line_by_last_word_shared, 2,
+          "a put without STRONG_ORDER is complete when the last word of every "
+          "cache line of its target changed (shared memory)")
+{
+    whole_lines(CONF_MEM_MEMFD, LINE / 8 - 1);
+}
+
+CONF_TEST("2.2.10", line_by_last_word_private, 2,
+          "a put without STRONG_ORDER is complete when the last word of every "
+          "cache line of its target changed (private memory)")
+{
+    whole_lines(CONF_MEM_ANON, LINE / 8 - 1);
+}
+
+CONF_TEST("2.2.10", line_by_any_word, 2,
+          "a cache line of the target changes as a whole: whichever word of it "
+          "is seen to change, the others have changed too")
+{
+    if (conf_is_emulator()) {
+        conf_skip("no CPU stores 256 bytes at once: docs/emulator.md, Order");
+    }
+    whole_lines(CONF_MEM_MEMFD, 3);
+}
+
+/* -------------------------------------------------- reads under STRONG_ORDER */
+
+/* A thread that counts: it writes the words in this order, then begins anew. */
+struct counter {
+    pthread_t         thread;
+    volatile uint64_t *first;
+    volatile uint64_t *second;
+    _Atomic bool      stop;
+};
+
+static void *count(void *arg)
+{
+    struct counter *c = arg;
+    uint64_t        n;
+
+    for (n = 1; !atomic_load_explicit(&c->stop, memory_order_relaxed); n++) {
+        store(c->first, n);
+        store(c->second, n);
+    }
+    return NULL;
+}
+
+static void counter_start(struct counter *c, void *first, void *second)
+{
+    c->first  = first;
+    c->second = second;
+    atomic_store(&c->stop, false);
+    CONF_CHECK(pthread_create(&c->thread, NULL, count, c) == 0,
+               "pthread_create");
+}
+
+static void counter_stop(struct counter *c)
+{
+    atomic_store(&c->stop, true);
+    pthread_join(c->thread, NULL);
+}
+
+enum { READ_SIZE = 65536, READ_VALUES = 20 };
+#define READ_TIME 0.1 /* seconds that a loop of reads takes at least */
+
+/* Goes on for a while, until the counting thread really ran meanwhile; on a
+ * machine that is busy with other things a few values must do. */
+struct pace {
+    double   least, most, last_resort;
+    uint64_t last;
+    unsigned values;
+};
+
+static struct pace pace_start(void)
+{
+    double now = conf_now();
+
+    return (struct pace){now + READ_TIME, now + 0.5, now + CONF_WAIT, 0, 0};
+}
+
+static bool pace_goes_on(struct pace *pace, uint64_t value)
+{
+    double now = conf_now();
+
+    if (value == pace->last) {
+        sched_yield(); /* to the thread that counts */
+    } else {
+        pace->values++;
+        pace->last = value;
+    }
+    if (pace->values < 2) {
+        CONF_CHECK(now < pace->last_resort, "the other side does not count");
+        return true;
+    }
+    return now < ((pace->values < READ_VALUES) ? pace->most : pace->least);
+}
+
+struct reads {
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   stadds[2];
+    uint64_t        got[READ_SIZE / 8];
+    utofu_stadd_t   got_stadds[2];
+};
+
+static void reads_open(struct reads *r, enum conf_kind kind)
+{
+    conf_timeout(60);
+    conf_vcq_open(&r->vcq, 0, 0);
+    conf_mem_alloc(&r->mem, kind, READ_SIZE);
+    conf_reg_all(&r->vcq, r->mem.addr, READ_SIZE, r->stadds);
+    conf_reg_all(&r->vcq, r->got, sizeof(r->got), r->got_stadds);
+}
+
+static void reads_close(struct reads *r)
+{
+    conf_dereg(&r->vcq, r->stadds[conf_rank]);
+    conf_dereg(&r->vcq, r->got_stadds[conf_rank]);
+    conf_vcq_close(&r->vcq);
+    conf_mem_free(&r->mem);
+}
+
+/* A get of word A, then a STRONG_ORDER get of word B, which the target's CPU
+ * writes before A: B must not be older. */
+static void get_after_get(enum conf_kind kind)
+{
+    static struct reads r;
+    struct counter      c;
+    struct pace         pace;
+
+    reads_open(&r, kind);
+    if (conf_rank == 1) {
+        counter_start(&c, r.mem.addr + 4096, r.mem.addr);
+        conf_barrier();
+        counter_stop(&c);
+    }
+    pace = pace_start();
+    while ((conf_rank == 0) && pace_goes_on(&pace, r.got[0])) {
+        CONF_POST(r.vcq.hdl, utofu_get(r.vcq.hdl, r.vcq.peer[1],
+                                       r.got_stadds[0], r.stadds[1], 8, 1, 0,
+                                       NULL));
+        CONF_POST(r.vcq.hdl, utofu_get(r.vcq.hdl, r.vcq.peer[1],
+                                       r.got_stadds[0] + 8, r.stadds[1] + 4096,
+                                       8, 2, CONF_STRONG | CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&r.vcq, UTOFU_MRQ_TYPE_LCL_GET, r.vcq.peer[1], 2, NULL);
+        CONF_CHECK(r.got[1] >= r.got[0], "the first get read %" PRIu64
+                   ", the second, later, %" PRIu64, r.got[0], r.got[1]);
+    }
+    if (conf_rank == 0) {
+        conf_barrier();
+    }
+    reads_close(&r);
+}
+
+CONF_TEST("2.2.10", strong_get_reads_after_get_shared, 2,
+          "a STRONG_ORDER get reads after the get before it has read (shared "
+          "memory)")
+{
+    get_after_get(CONF_MEM_MEMFD);
+}
+
+CONF_TEST("2.2.10", strong_get_reads_after_get_private, 2,
+          "a STRONG_ORDER get reads after the get before it has read (private "
+          "memory)")
+{
+    get_after_get(CONF_MEM_ANON);
+}
+
+/* An operation that reads memory in which the CPU writes a word of the last line
+ * before one of the first line: the last line is read last, so its word must not
+ * be older.  get: rank 0 reads rank 1's memory; put: rank 0's own is read. */
+static void last_line_read_last(enum conf_kind kind, bool get)
+{
+    static const size_t sizes[] = {512, 1024, 4096, 16384, READ_SIZE};
+    static struct reads r;
+    struct counter      c;
+    struct pace         pace;
+    size_t              s, size, late;
+
+    reads_open(&r, kind);
+    for (s = 0; s < 2 * CONF_LEN(sizes); s++) {
+        size = sizes[s / 2];
+        late = size / 8 - ((s % 2 == 0) ? 1 : LINE / 8); /* of the last line */
+        memset(r.mem.addr, 0, size);
+        conf_barrier();
+        if (conf_rank == (get ? 1 : 0)) {
+            counter_start(&c, r.mem.addr + 8 * late, r.mem.addr);
+        }
+        pace = pace_start();
+        while ((conf_rank == 0) && pace_goes_on(&pace, r.got[0])) {
+            if (get) {
+                CONF_POST(r.vcq.hdl,
+                          utofu_get(r.vcq.hdl, r.vcq.peer[1], r.got_stadds[0],
+                                    r.stadds[1], size, 1,
+                                    CONF_STRONG | CONF_LMRQ, NULL));
+                CONF_EXPECT_MRQ(&r.vcq, UTOFU_MRQ_TYPE_LCL_GET, r.vcq.peer[1],
+                                1, NULL);
+            } else {
+                /* To itself: the result is looked at here. */
+                CONF_POST(r.vcq.hdl,
+                          utofu_put(r.vcq.hdl, r.vcq.id, r.stadds[0],
+                                    r.got_stadds[0], size, 1,
+                                    CONF_STRONG | CONF_LMRQ, NULL));
+                CONF_EXPECT_MRQ(&r.vcq, UTOFU_MRQ_TYPE_LCL_PUT, r.vcq.id, 1,
+                                NULL);
+            }
+            CONF_CHECK(r.got[late] >= r.got[0], "%s of %zu bytes from %s: "
+                       "word 0 is %" PRIu64 ", word %zu, read later, %" PRIu64,
+                       get ? "get" : "put", size, conf_kind_name(kind),
+                       r.got[0], late, r.got[late]);
+        }
+        conf_barrier();
+        if (conf_rank == (get ? 1 : 0)) {
+            counter_stop(&c);
+        }
+    }
+    reads_close(&r);
+}
+
+CONF_TEST("6.1.3.1", last_line_read_last_get_shared, 2,
+          "a STRONG_ORDER get reads the last cache line of its source after "
+          "the others (shared memory)")
+{
+    last_line_read_last(CONF_MEM_MEMFD, true);
+}
+
+CONF_TEST("6.1.3.1", last_line_read_last_get_private, 2,
+          "a STRONG_ORDER get reads the last cache line of its source after "
+          "the others (private memory)")
+{
+    last_line_read_last(CONF_MEM_ANON, true);
+}
+
+CONF_TEST("6.1.3.1", last_line_read_last_put, 2,
+          "a STRONG_ORDER put reads the last cache line of its source after "
+          "the others")
+{
+    last_line_read_last(CONF_MEM_ANON, false);
+}
