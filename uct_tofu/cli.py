@@ -14,6 +14,7 @@ import click
 import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
+from uct_tofu.emu_cli import emu
 
 DEFAULT_TESTS = ("put_lat", "put_bw")
 
@@ -59,6 +60,9 @@ def main():
     signal.signal(signal.SIGTERM, _on_sigterm)
 
 
+main.add_command(emu)
+
+
 @main.command("plugin-dir")
 def plugin_dir():
     """Print the directory for UCX_PLUGIN_PATH."""
@@ -66,9 +70,12 @@ def plugin_dir():
 
 
 @main.command()
-def cflags():
+@click.option("--mpi-ext", is_flag=True, help="For programs that include mpi-ext.h too.")
+def cflags(mpi_ext):
     """Print compiler flags for programs that include utofu.h."""
-    click.echo(shlex.quote(f"-I{uct_tofu.include_dir()}"))
+    include = uct_tofu.include_dir()
+    folders = [include, os.path.join(include, "fjmpi")] if mpi_ext else [include]
+    click.echo(" ".join(shlex.quote(f"-I{folder}") for folder in folders))
 
 
 @main.command()

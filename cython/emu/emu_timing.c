@@ -26,6 +26,8 @@
 #include <unistd.h>
 
 #define BURST_NS     400u /* calls closer than this belong together */
+#define LATE_NS      200u /* what a thread is late by itself; more is somebody else's work */
+#define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
 #define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
 #define SLEEP_END_NS 120000u
 #define DIM_B        3
@@ -62,12 +64,14 @@ static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   ticks_per_ns = 1;
 static double   byte_ticks;
+static uint64_t tk_late;
 static bool     timed;
 
 static __thread struct {
     uint64_t skew; /* how far this thread's clock is behind */
     uint64_t last; /* end of its last call */
     uint64_t now;  /* its clock, within a call that posts */
+    uint64_t wait; /* until when that call waits */
     bool     in_call;
 } me __attribute__((tls_model("initial-exec")));
 
@@ -128,6 +132,9 @@ static inline void relax(void)
 
 void emu_timing_wait(uint64_t until)
 {
+    if (until > me.wait) {
+        me.wait = until;
+    }
     for (;;) {
         int64_t left = (int64_t)(until - emu_ticks());
 
@@ -224,7 +231,8 @@ static double measure_floor(void)
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
     qsort(sample, n, sizeof(sample[0]), by_value);
-    return (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns;
+    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns;
+    return (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
 }
 
 /* ----------------------------------------------------------------- parameters */
@@ -312,6 +320,7 @@ void emu_timing_join(void)
         tk[i] = (uint64_t)(ns[i] * ticks_per_ns);
     }
     byte_ticks = ns[P_BYTE] * ticks_per_ns;
+    tk_late    = emu_ticks_of_ns(LATE_NS);
 }
 
 /* --------------------------------------------------------------------- routes */
@@ -376,6 +385,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             me.skew = 0;
         }
         me.now     = start - me.skew;
+        me.wait    = me.now;
         me.in_call = true;
     }
     start = (me.now > vcq->timed_free) ? me.now : vcq->timed_free;
@@ -446,8 +456,10 @@ void emu_timing_posted(void)
     }
     me.now += tk[P_POST];
     emu_timing_wait(me.now); /* the CPU is busy so long */
-    now        = emu_ticks();
-    me.skew    = now - me.now;
+    now     = emu_ticks();
+    me.wait = (me.wait > me.now) ? me.wait : me.now;
+    /* A thread that lost its CPU meanwhile does not catch up. */
+    me.skew    = (((now - me.wait) < tk_late) ? now : me.wait) - me.now;
     me.last    = now;
     me.in_call = false;
 }
@@ -459,8 +471,8 @@ bool emu_timing_polled(uint64_t due)
     if (now < due) {
         return false;
     }
-    if (now - me.skew < due) {
-        me.skew = now - due;
+    if (now - me.skew < due) { /* the thread has waited for it */
+        me.skew = (now - due < tk_late) ? now - due : 0;
     }
     return true;
 }

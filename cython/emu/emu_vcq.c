@@ -40,18 +40,20 @@ static int cqs_held(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
  * for VCQs that share it; the default keeps nothing back. */
 static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 {
-    int free_ = 0, session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, kept = 0;
+    int free_ = 0, session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, kept = 0, most;
 
     for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
         free_ += cq[q].kind == EMU_CQ_FREE;
     }
     exclusive = (exclusive < 0) ? 0 : (exclusive > (int)EMU_NUM_CQS - 1) ? (int)EMU_NUM_CQS - 1 : exclusive;
-    if (session > (int)EMU_NUM_CQS - 1 - exclusive) {
-        session = (int)EMU_NUM_CQS - 1 - exclusive;
+    most      = (session < 0) ? SESSION_CQS_DEFAULT : session;
+    if (most > (int)EMU_NUM_CQS - 1 - exclusive) {
+        most = (int)EMU_NUM_CQS - 1 - exclusive;
     }
-    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
+    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= most)) {
         return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
     }
+    session = (session < 0) ? 0 : most;
     if ((kind != EMU_CQ_SESSION) && (session > cqs_held(cq, EMU_CQ_SESSION))) {
         kept += session - cqs_held(cq, EMU_CQ_SESSION);
     }

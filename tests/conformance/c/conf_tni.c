@@ -96,36 +96,6 @@ CONF_TEST("3.2.1.1", onesided_tnis_pointers, 1,
     CONF_CODE(utofu_get_onesided_tnis(&ids, NULL), UTOFU_ERR_INVALID_POINTER);
 }
 
-CONF_TEST("3.2.1.2", barrier_tnis, 1,
-          "utofu_get_barrier_tnis gives TNIs with the limits of table 6.5, or "
-          "NULL and 0 when there is none")
-{
-    utofu_tni_id_t            *ids = CONF_PTR(1);
-    size_t                     num = 99, i;
-    struct utofu_barrier_caps *caps;
-
-    CONF_OK(utofu_get_barrier_tnis(&ids, &num));
-    if (num == 0) {
-        CONF_CHECK(ids == NULL, "no TNI, but the array is %p", (void *)ids);
-        CONF_CODE(utofu_query_barrier_caps(0, &caps),
-                  UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_NOT_SUPPORTED);
-        return;
-    }
-    CONF_CHECK(num <= 6, "%zu TNIs", num);
-    for (i = 0; i < num; i++) {
-        CONF_OK(utofu_query_barrier_caps(ids[i], &caps));
-        CONF_CHECK(caps->flags == 0, "flags 0x%lx", caps->flags);
-        CONF_CHECK(caps->reduce_ops == 0x1fe, "reduce_ops 0x%lx",
-                   caps->reduce_ops);
-        CONF_CHECK(caps->max_uint64_reduction == 6, "max_uint64_reduction %zu",
-                   caps->max_uint64_reduction);
-        CONF_CHECK(caps->max_double_reduction == 3, "max_double_reduction %zu",
-                   caps->max_double_reduction);
-    }
-    CONF_CODE(utofu_query_barrier_caps(6, &caps), UTOFU_ERR_INVALID_TNI_ID);
-    free(ids);
-}
-
 #define CHECK_CAP(_member, _value) \
     CONF_CHECK(caps->_member == (_value), "TNI %d: " #_member " is %lu, " \
                "expected %lu", conf_tni(i), (unsigned long)caps->_member, \

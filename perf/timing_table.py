@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Lays the emulator's timed mode and the model of Tofu-D side by side.
+
+kernels/timed_utofu.c takes single times of operations between emulated nodes, with
+UTOFU_EMU_TIMING set; tofud_model.py says what they should be.  A line has the median
+over the rounds of each round's median and 99th percentile.  One-way times whose
+model is 0.5 to 2 us are judged: the median within 30 ns of the model, the 99th
+percentile no more than 60 ns above it.  That needs two idle cores.
+
+The exit code is 0 when all of these hold, 1 when one does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tofud_model as model
+from table_common import compile_kernels, host_info, size_text
+
+from uct_tofu import perftest
+
+MEDIAN_LIMIT, P99_LIMIT = 30.0, 60.0
+JUDGED = (500.0, 2000.0)
+NOT_SUPPORTED = 77  # exit code of the kernel
+HERE = "0,0,0,0,0,0"
+# Nodes of the same unit, so many hops away.
+AWAY = {1: "0,0,0,1,0,0", 2: "0,0,0,1,1,0", 3: "0,0,0,1,1,1"}
+# Nodes one hop away, each over a link of its own.
+NEIGHBOURS = (
+    "0,0,0,1,0,0",
+    "0,0,0,0,1,0",
+    "0,0,0,0,2,0",
+    "0,0,0,0,0,1",
+    "1,0,0,0,0,0",
+    "0,1,0,0,0,0",
+)
+
+
+@dataclass
+class Line:
+    """One line: what to measure, and what the model says."""
+
+    name: str
+    hops: int
+    expected: float
+    arguments: tuple  # of the kernel: size, test, tnis, window, gap
+    targets: tuple
+    weight: int = 1  # how much longer than a small put: so much fewer iterations
+    is_one_way: bool = False
+
+    @property
+    def is_judged(self):
+        return self.is_one_way and JUDGED[0] <= self.expected <= JUDGED[1]
+
+
+def latency_lines(p):
+    lines = []
+    puts = [("piggyback8", 8, 1), ("put", 8, 1), ("put", 1 << 10, 1)]
+    puts += [("put", 64 << 10, 10), ("put", 1 << 20, 100), ("notice", 8, 1)]
+    for test, size, weight in puts:
+        text = {"notice": "put with MRQ notice", "piggyback8": "put piggyback"}
+        for hops, target in AWAY.items():
+            expected = model.put(p, size, hops, piggyback=test == "piggyback8")
+            lines.append(
+                Line(
+                    f"{text.get(test, 'put')} {size_text(size)}",
+                    hops,
+                    expected,
+                    (size, test, 1, 1, 0),
+                    (target,),
+                    weight,
+                    is_one_way=True,
+                )
+            )
+    for test, text, expected in (
+        ("get", "get 8 B, round trip", functools.partial(model.get, p, 8)),
+        ("armw8", "armw8, round trip", functools.partial(model.armw, p)),
+    ):
+        for hops, target in AWAY.items():
+            lines.append(
+                Line(text, hops, expected(hops), (8, test, 1, 1, 0), (target,))
+            )
+    return lines
+
+
+def stream_lines(p):
+    def line(name, size, weight, *, tnis=1, neighbours=1, window=4, gap=0):
+        expected = model.stream(p, size, tnis=tnis, neighbours=neighbours, gap=gap)
+        arguments = (size, "stream", tnis, window, gap)
+        return Line(name, 1, expected, arguments, NEIGHBOURS[:neighbours], weight)
+
+    mib = 1 << 20
+    return [
+        line("message gap, puts of 1 KiB", 1 << 10, 10, window=8),
+        line("1 MiB puts, 1 TNI", mib, 400),
+        line("1 MiB puts, 2 TNIs, 1 peer", mib, 400, tnis=2),
+        line("1 MiB puts, 2 TNIs, 2 peers", mib, 400, tnis=2, neighbours=2),
+        line("1 MiB puts, 6 TNIs, 6 peers", mib, 400, tnis=6, neighbours=6),
+        line("1 MiB puts, gap 8 (50 %)", mib, 400, gap=8),
+        line("1 MiB puts, gap 24 (25 %)", mib, 400, gap=24),
+    ]
+
+
+def make_lines(p):
+    barrier = Line(
+        "barrier of 2", 1, model.barrier(p, 2), (8, "barrier", 1, 1, 0), (AWAY[1],)
+    )
+    return [*latency_lines(p), *stream_lines(p), barrier]
+
+
+def run_kernel(kernel, cpus, env, line, iterations):
+    """Times in ns, or None when the library does not support the operation."""
+    size, *rest = line.arguments
+    command = [kernel, *cpus, size, max(20, iterations // line.weight), *rest]
+    command = [str(word) for word in (*command, HERE, *line.targets)]
+    done = subprocess.run(
+        command,
+        check=False,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    if done.returncode == NOT_SUPPORTED:
+        return None
+    if done.returncode != 0:
+        raise perftest.PerftestError(
+            f"{' '.join(command[3:])}: ended with {done.returncode}\n{done.stderr}"
+        )
+    return [float(word) for word in done.stdout.split()[1:]]
+
+
+def percentile(values, percent):
+    """The smallest value that so many percent of the values do not exceed."""
+    values = sorted(values)
+    return values[-(-len(values) * percent // 100) - 1]
+
+
+def measure(lines, rounds, run):
+    """Take turns; returns one result per line."""
+    samples = [[] for _ in lines]
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for line, sample in zip(lines, samples):
+            times = run(line)
+            if times is not None:
+                sample.append((statistics.median(times), percentile(times, 99)))
+    results = []
+    for line, sample in zip(lines, samples):
+        result = {"name": line.name, "hops": line.hops, "model_ns": line.expected}
+        result["judged"] = line.is_judged
+        result["supported"] = bool(sample)
+        if sample:
+            median = statistics.median(value for value, _ in sample)
+            p99 = statistics.median(value for _, value in sample)
+            result["median_ns"], result["p99_ns"] = median, p99
+            result["error_ns"] = median - line.expected
+            result["rounds"] = sample
+            result["holds"] = (
+                abs(result["error_ns"]) <= MEDIAN_LIMIT
+                and p99 - line.expected <= P99_LIMIT
+            )
+        else:
+            result["holds"] = False
+        results.append(result)
+    return results
+
+
+def print_table(results):
+    layout = "{:<28} {:>4} {:>10} {:>10} {:>10} {:>9} {:>7}  {}"
+    heads = ("operation", "hops", "model ns", "median ns", "p99 ns", "error ns", "%")
+    print(layout.format(*heads, "").rstrip())
+    for item in results:
+        start = (item["name"], item["hops"], f"{item['model_ns']:.0f}")
+        if not item["supported"]:
+            verdict = "not supported" + (", DOES NOT HOLD" if item["judged"] else "")
+            print(layout.format(*start, "-", "-", "-", "-", verdict))
+            continue
+        percent = 100 * item["error_ns"] / item["model_ns"]
+        verdict = ("DOES NOT HOLD", "holds")[item["holds"]] if item["judged"] else ""
+        numbers = (item["median_ns"], item["p99_ns"])
+        cells = [f"{number:.0f}" for number in numbers]
+        cells += [f"{item['error_ns']:+.0f}", f"{percent:+.1f}"]
+        print(layout.format(*start, *cells, verdict).rstrip())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the results to FILE")
+    parser.add_argument("--profile", choices=tuple(model.PROFILES), default="tofud")
+    parser.add_argument("--quick", action="store_true", help="1 short round")
+    parser.add_argument("--rounds", type=int, default=None, help="default 5")
+    parser.add_argument("--only", metavar="TEXT", help="only lines that contain TEXT")
+    options = parser.parse_args()
+    rounds = options.rounds or (1 if options.quick else 5)
+    iterations = 1000 if options.quick else 10000
+    cpus = perftest.choose_cpus()
+    if cpus[0] == cpus[1]:
+        sys.exit("only one CPU may be used: the timed mode needs two cores")
+    # the emulator, and nodes where this program says
+    os.environ["UCT_TOFU_BACKEND"] = "emulator"
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("UTOFU_EMU_")
+    }
+    env["UTOFU_EMU_JOB"] = f"timing_table-{os.getpid()}"
+    env["UTOFU_EMU_TIMING"] = options.profile
+    host = host_info(cpus, rounds, options.quick)
+    lines = [
+        line
+        for line in make_lines(model.PROFILES[options.profile])
+        if not options.only or options.only in line.name
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        kernel = compile_kernels(folder, ("timed_utofu",))["timed_utofu"]
+        try:
+            results = measure(
+                lines,
+                rounds,
+                lambda line: run_kernel(kernel, cpus, env, line, iterations),
+            )
+        except (perftest.PerftestError, subprocess.SubprocessError) as error:
+            sys.exit(f"timing_table: {error}")
+    print(
+        f"UTOFU_EMU_TIMING={options.profile}, {host['machine']}, CPUs {cpus[0]} and "
+        f"{cpus[1]}, medians of {rounds} rounds"
+    )
+    print_table(results)
+    if options.json:
+        host["profile"] = options.profile
+        Path(options.json).write_text(
+            json.dumps({"host": host, "results": results}, indent=1) + "\n"
+        )
+    return 0 if all(item["holds"] for item in results if item["judged"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
