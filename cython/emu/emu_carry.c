@@ -42,7 +42,7 @@ static void copy_timed(char *dst, const char *src, size_t n, const struct emu_ti
     }
     wait_until(t->read);
     tail = n ? emu_tail_size((uintptr_t)dst, n) : 0;
-    memcpy(dst, src, n - tail);
+    emu_copy_body(dst, src, n - tail);
     memcpy(last, src + (n - tail), tail);
     wait_until(t->visible);
     if (n != 0) {
@@ -111,7 +111,8 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (t != NULL) {
         wait_until(t->visible);
     }
-    return emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length);
+    return emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
+                            (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
 }
 
 static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
@@ -170,7 +171,7 @@ void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, v
     bool tcq_error = (code <= UTOFU_ERR_TCQ_OTHER) && (code > UTOFU_ERR_MRQ_OTHER);
 
     if (!tcq_error && !(d->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
-        vcq->toq_left--;
+        emu_toq_take(vcq);
         return;
     }
     vcq->tcq[vcq->tcq_tail % EMU_TOQ_ENTRIES].due = due;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_copy.h - copies whose last bytes become visible last.
+ * emu_copy.h - copies whose last bytes become visible last, of all and of each
+ * cache line.
  */
 #ifndef EMU_COPY_H
 #define EMU_COPY_H
@@ -50,6 +51,76 @@ EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
     return (tail < n) ? tail : n;
 }
 
+/*
+ * The body, in ascending order, so that the last word of every cache line becomes
+ * visible after the rest of the line: who polls line by line (2.2.10) polls that.
+ * A memcpy stores in any order.  On x86 stores become visible in the order of the
+ * program, so a loop that the compiler leaves alone is enough, and as fast; elsewhere
+ * each line ends with a release store.
+ */
+extern bool emu_has_avx; /* emu_copy.c */
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define EMU_COPY_ASM 1
+#endif
+
+#ifdef EMU_COPY_ASM
+EMU_INLINE void emu_copy_avx(char *dst, const char *src, size_t n)
+{
+    size_t k = 32 - ((uintptr_t)dst & 31);
+
+    __asm__ __volatile__("vmovdqu (%1), %%ymm0\n\tvmovdqu %%ymm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+    for (dst += k, src += k, n -= k; n >= 128; dst += 128, src += 128, n -= 128) {
+        __asm__ __volatile__("vmovdqu (%1), %%ymm0\n\tvmovdqu 32(%1), %%ymm1\n\t"
+                             "vmovdqu 64(%1), %%ymm2\n\tvmovdqu 96(%1), %%ymm3\n\t"
+                             "vmovdqa %%ymm0, (%0)\n\tvmovdqa %%ymm1, 32(%0)\n\t"
+                             "vmovdqa %%ymm2, 64(%0)\n\tvmovdqa %%ymm3, 96(%0)"
+                             :
+                             : "r"(dst), "r"(src)
+                             : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+    }
+    for (; n >= 32; dst += 32, src += 32, n -= 32) {
+        __asm__ __volatile__("vmovdqu (%1), %%ymm0\n\tvmovdqa %%ymm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+    }
+    __asm__ __volatile__("vzeroupper" : : : "memory");
+    memcpy(dst, src, n); /* within a line */
+}
+
+EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
+{
+    size_t k = 16 - ((uintptr_t)dst & 15);
+
+    __asm__ __volatile__("movdqu (%1), %%xmm0\n\tmovdqu %%xmm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+    for (dst += k, src += k, n -= k; n >= 16; dst += 16, src += 16, n -= 16) {
+        __asm__ __volatile__("movdqu (%1), %%xmm0\n\tmovdqa %%xmm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+    }
+    memcpy(dst, src, n);
+}
+#endif
+
+EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
+{
+    const size_t line = 256;
+    size_t       left = line - ((uintptr_t)dst & (line - 1)); /* in the first line */
+
+#ifdef EMU_COPY_ASM
+    if (emu_likely(n >= 64)) {
+        if (emu_likely(emu_has_avx)) {
+            emu_copy_avx(dst, src, n);
+        } else {
+            emu_copy_sse(dst, src, n);
+        }
+        return;
+    }
+#endif
+    for (; n > left; dst += left, src += left, n -= left, left = line) {
+        size_t tail = (left < 8) ? left : 8;
+        memmove(dst, src, left - tail); /* a VCQ may put to itself */
+        emu_store_tail(dst + left - tail, src + left - tail, tail);
+    }
+    memmove(dst, src, n);
+}
+
 /* Copy to memory in reach: body first, then the last word by a release store. */
 EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
 {
@@ -59,7 +130,7 @@ EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
     }
     if (emu_likely(n != 0)) {
         size_t tail = emu_tail_size((uintptr_t)dst, n);
-        memcpy(dst, src, n - tail);
+        emu_copy_body(dst, src, n - tail);
         emu_store_tail(dst + (n - tail), src + (n - tail), tail);
     }
 }

@@ -81,6 +81,7 @@ int emu_topology_init(uint32_t slot, uint8_t coords[6]);
 struct emu_peer_seg { /* a peer's memfd, mapped here */
     uint32_t gen;
     bool     cut_off; /* it became shorter than what is registered */
+    bool     writable;
     void     *base;
     uint64_t size;
 };
@@ -93,18 +94,19 @@ struct emu_peer_process {
     _Atomic bool        dead;
     int                 pidfd;   /* -1: not available */
     int                 seg_fd;  /* its process segment */
-    int                 mem_fd;  /* its memory, -1: not opened yet, -2: refused */
-    int                 conn_fd; /* to its service thread, -1 */
-    bool                cma_refused;
-    unsigned            calls;   /* of emu_peer_is_there */
+    _Atomic int         mem_fd;  /* its memory, -1: not opened yet, -2: refused */
+    _Atomic int         conn_fd; /* to its service thread, -1 */
+    _Atomic bool        cma_refused;
+    _Atomic unsigned    calls;   /* of emu_peer_is_there */
     struct emu_process  *shm;
+    uint32_t            lane_entries, session_entries; /* of its segment, checked once */
     struct emu_peer_seg *segs;   /* EMU_MAX_SEGS, made on first use */
     struct emu_peer_process *next;
 };
 
 /* A registration of a peer, translated.  Valid while *seq_p == seq. */
 struct emu_region {
-    uint32_t         tag;    /* EMU_STADD_HIGH of its STADDs; 0: none */
+    uint32_t         tag;    /* EMU_STADD_HIGH of its STADDs, or EMU_NO_TAG */
     uint32_t         seq;
     _Atomic uint32_t *seq_p;
     uintptr_t        base;   /* of offset 0: a pointer when direct, else an address in the peer */
@@ -114,6 +116,7 @@ struct emu_region {
     uint32_t         flags;
     uint32_t         direct;
 };
+#define EMU_NO_TAG      UINT32_MAX /* more bits than any STADD's */
 #define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */
 
 /* The producer's side of a lane. */
@@ -147,6 +150,7 @@ struct emu_peer {
     /* session mode (emu_session.c) */
     struct emu_session      *session; /* of that VCQ, mapped on first use */
     struct emu_carried_lane *carried; /* lanes of session-mode VCQs towards it */
+    uint64_t                timed_local; /* timed mode: due time of the last local notice */
     struct emu_peer         *next_work;
     bool                    in_work;
     struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
@@ -194,7 +198,7 @@ struct emu_vcq {
     /* what every post looks at */
     utofu_vcq_hdl_t      hdl;
     uint32_t             special;  /* EMU_SPECIAL_*: 0 for the plain, fast VCQ */
-    uint32_t             toq_left; /* free entries of the TOQ */
+    uint32_t             toq_left; /* free entries of the TOQ; other threads may look at it */
     uint64_t             last_id;  /* how the user named ... */
     struct emu_peer      *last;    /* ... the peer of the last operation; 0: none */
     struct emu_stag      *stags;
@@ -336,9 +340,10 @@ EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx);
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 
 /* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
- * mapped here; strong: the last word is to land last.  SUCCESS or an MRQ error. */
+ * mapped here; strong: the last word is to land
+ * last, or the last cache line to be read last.  SUCCESS or an MRQ error. */
 int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong);
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n);
+int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong);
 
 /* emu_vma.c: what is mapped at [addr, addr + size) of this process */
 struct emu_vma {
@@ -391,6 +396,16 @@ EMU_INLINE void emu_vcq_lock(struct emu_vcq *vcq)
         }
         pthread_mutex_lock(&vcq->lock);
     }
+}
+
+EMU_INLINE void emu_toq_set(struct emu_vcq *vcq, uint32_t left)
+{
+    __atomic_store_n(&vcq->toq_left, left, __ATOMIC_RELAXED);
+}
+
+EMU_INLINE void emu_toq_take(struct emu_vcq *vcq)
+{
+    emu_toq_set(vcq, vcq->toq_left - 1);
 }
 
 EMU_INLINE void emu_vcq_unlock(struct emu_vcq *vcq)

@@ -475,8 +475,9 @@ static void forget(void)
     for (struct emu_peer_process *p = emu_g.env.strict ? NULL : emu_g.procs; p != NULL; p = p->next) {
         close_fd(&p->pidfd);
         close_fd(&p->seg_fd);
-        close_fd(&p->mem_fd);
-        close_fd(&p->conn_fd);
+        int mem_fd = p->mem_fd, conn_fd = p->conn_fd;
+        close_fd(&mem_fd);
+        close_fd(&conn_fd);
     }
     emu_g.procs = NULL;
     emu_g.self  = NULL;

@@ -23,22 +23,17 @@ void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries)
     munmap(lane, EMU_LANE_SIZE(lane_entries));
 }
 
-static bool mrq_size_valid(uint32_t n)
-{
-    return (n >= 2048) && (n <= EMU_MRQ_MAX) && !(n & (n - 1));
-}
-
 /* Fresh lanes first; one that was used before is emptied. */
 int emu_lane_open(struct emu_peer *peer, uint64_t owner, struct emu_lane_tx *tx, uint32_t *index_p)
 {
     struct emu_process *shm     = peer->proc->shm;
-    uint32_t            entries = shm->lane_entries, session = shm->session_entries, limit = peer->block->mrq_entries;
+    uint32_t            entries = peer->proc->lane_entries, session = peer->proc->session_entries;
+    uint32_t            limit = __atomic_load_n(&peer->block->mrq_entries, __ATOMIC_RELAXED);
     uint64_t            size;
     struct emu_lane    *lane;
     uint32_t            index;
 
-    if (!mrq_size_valid(entries) || !mrq_size_valid(session) || !mrq_size_valid(limit) || (limit > entries) ||
-        (EMU_PROCESS_SIZE(entries, session) > shm->size)) {
+    if ((limit < 2048) || (limit > entries)) {
         return UTOFU_ERR_MRQ_PEER;
     }
     size  = EMU_LANE_SIZE(entries);

@@ -35,7 +35,7 @@ void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struc
 /* enum utofu_mrq_notice_type of the local notice; NOP: -1 */
 int emu_desc_lcl_type(const struct emu_desc *d);
 
-uint32_t emu_toq_room(const struct emu_vcq *vcq); /* emu_post.c: free entries of the TOQ */
+uint32_t emu_toq_unread(const struct emu_vcq *vcq); /* emu_post.c: entries of the TOQ in use; any thread */
 
 /* ------------------------------------------- session mode (emu_session.c) */
 
@@ -60,6 +60,7 @@ size_t emu_session_unread_local(const struct emu_vcq *vcq);
 int emu_wire_init(struct emu_vcq *vcq);
 void emu_wire_fini(struct emu_vcq *vcq); /* carries out what is left */
 uint32_t emu_wire_room(const struct emu_vcq *vcq);
+uint32_t emu_wire_unread(const struct emu_vcq *vcq);
 /* fail: the injected result, or SUCCESS; delay_ns: injected */
 int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns);
 void emu_wire_start(struct emu_vcq *vcq); /* what DELAY_START held back */

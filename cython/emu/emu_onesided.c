@@ -41,7 +41,7 @@ static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, i
         if (p->flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
             emu_tcq_push(vcq, p->cbdata, UTOFU_SUCCESS);
         } else {
-            vcq->toq_left--;
+            emu_toq_take(vcq);
         }
         emu_mrq_push(vcq, p->lcl_type, emu_canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
                  code);
@@ -65,7 +65,7 @@ EMU_INLINE int post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_typ
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
-        vcq->toq_left--;
+        emu_toq_take(vcq);
     }
     if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
         emu_mrq_push(vcq, lcl_type, peer->id, edata, value, get ? lcl_end : 0, get ? 0 : rmt_end, UTOFU_SUCCESS);
@@ -249,7 +249,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
         emu_region_cut_off(peer, r); /* the general way reports it */
         goto general;
     }
-    vcq->toq_left--;
+    emu_toq_take(vcq);
     return UTOFU_SUCCESS;
 
 general:
@@ -296,7 +296,8 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
             goto failed;
         }
     } else {
-        code = emu_private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length);
+        code = emu_private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length,
+                                (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
         if (code != UTOFU_SUCCESS) {
             goto failed;
         }
@@ -417,7 +418,7 @@ EMU_EXPORT int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void 
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
     } else {
-        vcq->toq_left--;
+        emu_toq_take(vcq);
     }
     emu_vcq_unlock(vcq);
     return UTOFU_SUCCESS;

@@ -25,7 +25,7 @@ EMU_INLINE void emu_tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
 
     t->cbdata = cbdata;
     t->code   = code;
-    vcq->toq_left--;
+    emu_toq_take(vcq);
 }
 
 EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,

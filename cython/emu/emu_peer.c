@@ -20,6 +20,23 @@
 
 /* ---------------------------------------------------------------- processes */
 
+static bool mrq_size_valid(uint32_t n)
+{
+    return (n >= 2048) && (n <= EMU_MRQ_MAX) && !(n & (n - 1));
+}
+
+/* What a peer says of its segment is taken once and checked against its size. */
+static bool segment_valid(struct emu_peer_process *p, uint64_t size)
+{
+    const volatile struct emu_process *shm = p->shm;
+
+    p->lane_entries    = shm->lane_entries;
+    p->session_entries = shm->session_entries;
+    return (shm->magic == EMU_MAGIC) && (shm->version == EMU_SHM_VERSION) && (shm->size == size) &&
+           mrq_size_valid(p->lane_entries) && mrq_size_valid(p->session_entries) &&
+           (EMU_PROCESS_SIZE(p->lane_entries, p->session_entries) <= size);
+}
+
 struct emu_peer_process *emu_peer_process_get(uint32_t slot)
 {
     struct emu_proc_slot    *s   = &emu_g.control->slot[slot];
@@ -48,7 +65,9 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
     p->conn_fd = -1;
     p->self   = slot == emu_g.slot;
     if (p->self) {
-        p->shm    = emu_g.shm;
+        p->shm             = emu_g.shm;
+        p->lane_entries    = emu_g.env.lane_entries;
+        p->session_entries = emu_g.env.mrq_entries_session;
         p->seg_fd = fcntl(emu_g.seg_fd, F_DUPFD_CLOEXEC, 0);
     } else {
         p->seg_fd = emu_peer_fd(p, s->seg_fd, O_RDWR);
@@ -62,9 +81,12 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
             p->shm = NULL;
             goto err_free;
         }
-        if ((p->shm->magic != EMU_MAGIC) || (p->shm->version != EMU_SHM_VERSION) ||
-            (p->shm->size != (uint64_t)st.st_size)) {
-            emu_message("the segment of process %d is not one of this version; ignored", (int)p->pid);
+        if (!segment_valid(p, (uint64_t)st.st_size)) {
+            static pid_t told;
+            if (told != p->pid) {
+                told = p->pid;
+                emu_message("the segment of process %d is not one of this version; ignored", (int)p->pid);
+            }
             goto err_free;
         }
 #ifdef SYS_pidfd_open
@@ -121,10 +143,13 @@ void emu_peer_process_lost(struct emu_peer_process *p)
 
 int emu_peer_mem_fd(struct emu_peer_process *proc)
 {
-    if (proc->mem_fd == -1) {
-        int fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
+    int fd = proc->mem_fd, none = -1;
 
-        proc->mem_fd = (fd < 0) ? -2 : fd;
+    if (fd == -1) {
+        fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
+        if (!atomic_compare_exchange_strong(&proc->mem_fd, &none, (fd < 0) ? -2 : fd) && (fd >= 0)) {
+            close(fd); /* another thread was faster */
+        }
         if ((fd < 0) && ((errno == EACCES) || (errno == EPERM))) {
             emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
         }
@@ -156,7 +181,7 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
     if (seg->cut_off && (seg->gen == gen)) {
         return NULL;
     }
-    if ((seg->base != NULL) && (seg->gen == gen) && (seg->size >= need)) {
+    if ((seg->base != NULL) && (seg->gen == gen) && (seg->size >= need) && (seg->writable || !writable)) {
         return seg->base;
     }
     shared = &proc->shm->seg[index];
@@ -177,15 +202,21 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
     close(fd);
     if (base != NULL) {
         /* An older mapping stays when it is of the same file (another VCQ may use
-         * pointers into it); one of another file has no user left. */
+         * pointers into it).  One of another file has no rightful user left, but a
+         * thread may be in the middle of a copy: its addresses stay valid, the file
+         * is let go. */
         if ((seg->base != NULL) && (seg->gen != gen)) {
             emu_fault_unguard(seg->base);
-            munmap(seg->base, seg->size);
+            if (mmap(seg->base, seg->size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+                munmap(seg->base, seg->size);
+            }
         }
-        seg->base    = base;
-        seg->size    = (uint64_t)st.st_size;
-        seg->gen     = gen;
-        seg->cut_off = false;
+        seg->base     = base;
+        seg->size     = (uint64_t)st.st_size;
+        seg->gen      = gen;
+        seg->writable = writable;
+        seg->cut_off  = false;
     }
     return base;
 }
@@ -210,7 +241,7 @@ static void populate(uintptr_t base, uint64_t begin, uint64_t end, bool writable
 }
 
 /* Stands for all pages of translations that a peer has not needed yet */
-static struct emu_region no_regions[EMU_REGION_PAGE]; /* tag 0 is no STADD's */
+static struct emu_region no_regions[EMU_REGION_PAGE] = {[0 ... EMU_REGION_PAGE - 1] = {.tag = EMU_NO_TAG}};
 
 static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
 {
@@ -237,7 +268,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     r      = &page[stag % EMU_REGION_PAGE];
-    r->tag = 0;
+    r->tag = EMU_NO_TAG;
 
     for (int spin = 0;; spin++) {
         seq = atomic_load_explicit(&e->seq, memory_order_acquire);
@@ -301,7 +332,7 @@ int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
         peer->proc->segs[e->seg].cut_off = true;
     }
     pthread_mutex_unlock(&emu_g.lock);
-    r->tag = 0; /* translated again, by system calls this time */
+    r->tag = EMU_NO_TAG; /* translated again, by system calls this time */
     return UTOFU_ERR_MRQ_RMT_MEMORY;
 }
 
@@ -331,11 +362,11 @@ static void peer_free(struct emu_peer *peer)
     while (peer->carried != NULL) {
         struct emu_carried_lane *c = peer->carried;
         peer->carried              = c->next;
-        munmap(c->lane, EMU_LANE_SIZE(peer->proc->shm->lane_entries));
+        munmap(c->lane, EMU_LANE_SIZE(peer->proc->lane_entries));
         free(c);
     }
     if (peer->session != NULL) {
-        munmap(peer->session, EMU_SESSION_SIZE(peer->proc->shm->session_entries));
+        munmap(peer->session, EMU_SESSION_SIZE(peer->proc->session_entries));
     }
     munmap(peer->stags, EMU_STAGS_SIZE);
     for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {

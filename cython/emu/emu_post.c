@@ -9,11 +9,18 @@
 #include "emu_modes.h"
 #include "emu_path.h"
 
-uint32_t emu_toq_room(const struct emu_vcq *vcq)
+static uint32_t room(const struct emu_vcq *vcq)
 {
     return (vcq->special & EMU_SPECIAL_SESSION) ? emu_session_room(vcq) :
            (vcq->special & EMU_SPECIAL_WIRE)    ? emu_wire_room(vcq) :
                                                   vcq->toq_left;
+}
+
+uint32_t emu_toq_unread(const struct emu_vcq *vcq)
+{
+    return (vcq->special & EMU_SPECIAL_SESSION) ? EMU_SESSION_TOQ - emu_session_room(vcq) :
+           (vcq->special & EMU_SPECIAL_WIRE)    ? emu_wire_unread(vcq) :
+                                                  EMU_TOQ_ENTRIES - __atomic_load_n(&vcq->toq_left, __ATOMIC_RELAXED);
 }
 
 /* Room for n descriptors, of which d is the first; the VCQ is locked already. */
@@ -28,7 +35,7 @@ static int reserve(struct emu_vcq *vcq, size_t n, const struct emu_desc *d)
     if (n > most) {
         return UTOFU_ERR_INVALID_NUMBER;
     }
-    if (emu_toq_room(vcq) < n + (EMU_TOQ_ENTRIES - most)) {
+    if (room(vcq) < n + (EMU_TOQ_ENTRIES - most)) {
         if (vcq->special & EMU_SPECIAL_WIRE) {
             emu_wire_start(vcq); /* a full TOQ has nothing left to wait for (3.7.9.1) */
             emu_wire_idle(vcq);

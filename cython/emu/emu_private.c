@@ -62,7 +62,9 @@ int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, siz
     return UTOFU_SUCCESS;
 }
 
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
+#define LINE 256u
+
+int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
@@ -70,6 +72,12 @@ int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
 
     if (n == 0) {
         return UTOFU_SUCCESS;
+    }
+    if (strong && (addr / LINE != (addr + n - 1) / LINE)) {
+        /* the last cache line is read after the others (6.1.3.1) */
+        size_t body = (size_t)((addr + n - 1) / LINE * LINE - addr);
+        int    code = emu_private_read(peer, addr, dst, body, false);
+        return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, dst + body, n - body, false) : code;
     }
     if (fd < 0) {
         return UTOFU_ERR_MRQ_PEER;

@@ -319,6 +319,16 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         }
     }
     if (timed) {
+        /* The target's clock may be ahead of ours: still, our own notice comes before
+         * its answer. */
+        for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
+            if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->cur->notice.vcq_id) {
+                struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
+                *notice                 = m->notice;
+                code                    = m->code;
+                goto out;
+            }
+        }
         emu_timing_remote();
     }
     lane_take(vcq, rx, notice);
@@ -350,7 +360,7 @@ static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
                 code    = t->code;
             }
         }
-        vcq->toq_left = EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head);
+        emu_toq_set(vcq, EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head));
     }
     if (vcq->special & EMU_SPECIAL_TIMED) {
         emu_timing_poll_end();
@@ -425,7 +435,7 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         code                    = t->code;
     }
     /* entries that asked for no notice are read and skipped on the way */
-    vcq->toq_left = EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head);
+    emu_toq_set(vcq, EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head));
     emu_vcq_unlock(vcq);
     return code;
 }
@@ -446,7 +456,7 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         struct emu_vcq *v = emu_g.vcq[i];
         if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
-            n += EMU_TOQ_ENTRIES - emu_toq_room(v);
+            n += emu_toq_unread(v);
         }
     }
     pthread_mutex_unlock(&emu_g.lock);

@@ -496,9 +496,14 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
         uint32_t state = atomic_load(&m->state);
 
         if (state == EMU_MBOX_DONE) {
-            code   = m->code;
+            code   = ((m->code <= UTOFU_ERR_MRQ_OTHER) && (m->code >= UTOFU_ERR_MRQ_RMT_LENGTH)) ? m->code :
+                     (m->code == UTOFU_SUCCESS)                                                   ? UTOFU_SUCCESS :
+                                                                                                    UTOFU_ERR_MRQ_OTHER;
             *old_p = m->result;
             break;
+        }
+        if ((state != EMU_MBOX_POSTED) && (state != EMU_MBOX_TAKEN)) {
+            return UTOFU_ERR_MRQ_OTHER; /* somebody wrote into it: not ours any more */
         }
         if (futex(&m->state, FUTEX_WAIT, state, &wait) && (errno == ETIMEDOUT)) {
             uint32_t posted = EMU_MBOX_POSTED;

@@ -64,15 +64,6 @@ static bool lock_for_good(struct emu_session *s)
     return false;
 }
 
-bool emu_session_idle(struct emu_vcq *vcq)
-{
-    if (!try_lock(vcq->session)) {
-        return false;
-    }
-    pthread_mutex_unlock(&vcq->session->lock);
-    return true;
-}
-
 /* ------------------------------------------------------------- the owner */
 
 int emu_session_init(struct emu_vcq *vcq)
@@ -131,10 +122,10 @@ void emu_session_close(struct emu_vcq *vcq)
             (target->gen != s->lane[i].target_gen) || (s->lane[i].index >= EMU_MAX_LANES)) {
             continue;
         }
-        lane = emu_lane_map(target->proc->seg_fd, s->lane[i].index, target->proc->shm->lane_entries,
-                            target->proc->shm->session_entries);
+        lane = emu_lane_map(target->proc->seg_fd, s->lane[i].index, target->proc->lane_entries,
+                            target->proc->session_entries);
         if (lane != NULL) {
-            emu_lane_close(lane, target->proc->shm->lane_entries);
+            emu_lane_close(lane, target->proc->lane_entries);
         }
     }
 }
@@ -221,19 +212,16 @@ static bool startable(struct emu_session *s)
 /* The session of a peer's VCQ; NULL: it has none, or it can't be mapped */
 static struct emu_session *session_of(struct emu_peer *peer)
 {
-    struct emu_process *shm = peer->proc->shm;
-    uint64_t            size;
-    void               *p;
+    uint64_t size;
+    void    *p;
 
     if (peer->session != NULL) {
         return peer->session;
     }
-    if (!peer->block->session || (shm->session_entries < 2048) || (shm->session_entries > EMU_MRQ_MAX) ||
-        (shm->session_entries & (shm->session_entries - 1)) ||
-        (EMU_LANES_OFF(shm->session_entries) > shm->size)) {
+    if (!peer->block->session) {
         return NULL;
     }
-    size = EMU_SESSION_SIZE(shm->session_entries);
+    size = EMU_SESSION_SIZE(peer->proc->session_entries);
     p    = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, peer->proc->seg_fd,
                 (off_t)(EMU_SESSIONS_OFF + peer->vcq * size));
     if (p == MAP_FAILED) {
@@ -249,7 +237,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
 {
     struct emu_session_lane *l = NULL;
     struct emu_carried_lane *c;
-    uint32_t                 entries = target->proc->shm->lane_entries;
+    uint32_t                 entries = target->proc->lane_entries;
 
     for (unsigned i = 0; (i < EMU_SESSION_LANES) && (l == NULL); i++) {
         if ((s->lane[i].target == target->id) || (s->lane[i].target == 0)) {
@@ -279,7 +267,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
         }
         c->index = l->index;
         c->lane  = (l->index < EMU_MAX_LANES) ? emu_lane_map(target->proc->seg_fd, l->index, entries,
-                                                             target->proc->shm->session_entries) :
+                                                             target->proc->session_entries) :
                                                 NULL;
         if (c->lane == NULL) {
             free(c);
@@ -337,7 +325,7 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
 
 static void local_notice(struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d, int code)
 {
-    uint32_t                   size = owner->proc->shm->session_entries;
+    uint32_t                   size = owner->proc->session_entries;
     uint64_t                   n    = atomic_load_explicit(&s->mrq_written, memory_order_relaxed);
     struct emu_session_notice *e    = &s->mrq[n & (size - 1)];
 
@@ -388,7 +376,7 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
         for (size_t done = 0; (code == UTOFU_SUCCESS) && (done < n);) {
             size_t k = (n - done < BOUNCE) ? n - done : BOUNCE;
 
-            if (emu_private_read(owner, src + done, bounce, k) != UTOFU_SUCCESS) {
+            if (emu_private_read(owner, src + done, bounce, k, strong) != UTOFU_SUCCESS) {
                 code = UTOFU_ERR_TCQ_MEMORY;
             } else if (to->direct) {
                 emu_copy((char *)dst + done, bounce, k);
@@ -514,4 +502,14 @@ void emu_session_start(struct emu_vcq *vcq)
         run(vcq, work);
     }
     end(vcq);
+}
+
+bool emu_session_idle(struct emu_vcq *vcq)
+{
+    if (!try_lock(vcq->session)) {
+        return false;
+    }
+    pthread_mutex_unlock(&vcq->session->lock);
+    emu_session_start(vcq); /* somebody may have found the lock taken by us */
+    return true;
 }

@@ -401,6 +401,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         emu_path_of_id((unsigned)((d->flags & EMU_PATH_FLAGS) >> 28), path);
     }
     hops = route(&to, path, &link);
+    if (emu_post_peer(vcq, d->rmt_id, &peer) != UTOFU_SUCCESS) {
+        peer = NULL; /* it will fail */
+    }
 
     data  = (d->kind == EMU_OP_ARMW) ? 0 :
             (uint64_t)((double)d->length * byte_ticks * (EMU_DESC_GAP(d) + 8) / 8);
@@ -434,7 +437,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         }
         /* the TNI over there takes one message after the other */
         t->visible = start + way + data;
-        if (emu_post_peer(vcq, d->rmt_id, &peer) == UTOFU_SUCCESS) {
+        if (peer != NULL) {
             uint32_t node = emu_g.control->slot[peer->proc->slot].node;
             if (node < EMU_MAX_NODES) {
                 t->visible = take(&emu_g.control->clock[node].receive[to.tni], t->visible - data, data) + data;
@@ -443,6 +446,10 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         /* the acknowledgement takes what an ARMW's answer takes */
         t->local = t->visible + tk[P_ARMW] - tk[P_PUT] + (hops + 1) * tk[P_HOP];
         t->visible -= tk[P_FLOOR];
+    }
+    if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
+        t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;
+        peer->timed_local = t->local;
     }
 }
 

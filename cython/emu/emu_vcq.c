@@ -171,7 +171,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     if (vcq->special & EMU_SPECIAL_SESSION) { /* its operations are carried out by others */
         vcq->special &= ~(EMU_SPECIAL_WIRE | EMU_SPECIAL_TIMED | EMU_SPECIAL_INJECT);
     }
-    vcq->toq_left = EMU_TOQ_ENTRIES;
+    emu_toq_set(vcq, EMU_TOQ_ENTRIES);
     vcq->tni      = (uint16_t)tni;
     /* without emu_g.lock: the thread that carries operations out takes it */
     if ((vcq->special & EMU_SPECIAL_WIRE) && !(vcq->special & EMU_SPECIAL_SESSION)) {

@@ -61,7 +61,7 @@ struct emu_wire {
     _Atomic bool    wanted; /* the thread waits for the lock of the VCQ */
     uint64_t        rng;
     /* operation number n is op[n % OPS]; done and tcq_read <= sent <= posted */
-    uint64_t        posted, sent, tcq_read, done;
+    _Atomic uint64_t posted, sent, tcq_read, done; /* written with the VCQ locked */
     struct wire_op  op[OPS];
 };
 
@@ -227,12 +227,7 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
         return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
     }
-    /* the last word in a read of its own */
-    size_t    tail = (op->desc.length > 8) ? 8 : 0, body = op->desc.length - tail;
-    uintptr_t addr = r->base + EMU_STADD_OFF(op->desc.rmt_stadd);
-
-    code = emu_private_read(peer, addr, op->buf, body);
-    return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, op->buf + body, tail) : code;
+    return emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true);
 }
 
 /* Bytes of the cache lines around a padded piggyback become undefined (2.2.11). */
@@ -641,6 +636,11 @@ void emu_wire_idle(struct emu_vcq *vcq)
         sched_yield();
         pthread_mutex_lock(&vcq->lock);
     }
+}
+
+uint32_t emu_wire_unread(const struct emu_vcq *vcq)
+{
+    return (uint32_t)(vcq->wire->posted - vcq->wire->tcq_read);
 }
 
 uint32_t emu_wire_room(const struct emu_vcq *vcq)
