@@ -110,8 +110,9 @@ struct emu_region {
     uint32_t         seq;
     _Atomic uint32_t *seq_p;
     uintptr_t        base;   /* of offset 0: a pointer when direct, else an address in the peer */
-    /* offsets at which 8 bytes may be stored directly: begin8 .. begin8 + span8 */
-    uint64_t         begin8, span8;
+    /* what may be stored to directly begins at wbegin and has wspan bytes; 8 bytes may
+     * be stored up to span8 from there */
+    uint64_t         wbegin, wspan, span8;
     uint64_t         begin, end;
     uint32_t         flags;
     uint32_t         direct;
@@ -124,9 +125,9 @@ struct emu_lane_tx {
     struct emu_lane       *lane;   /* NULL: not opened yet */
     struct emu_lane_entry *next;   /* where the next entry goes */
     uint32_t              entries; /* of ring B, a power of 2 */
-    uint32_t              limit;   /* of them that may be in use: the size of the target's MRQ */
-    uint64_t              wr_a, wr_b;       /* entries written, per ring */
-    uint64_t              known_a, known_b; /* of them read, as last seen */
+    uint32_t              limit;   /* notices that may be in it: the size of the target's MRQ */
+    uint64_t              wr_a, wr_b, wr_x; /* entries written, per ring; of them second ones */
+    uint64_t              known_a, known_b, known_x; /* of them read, as last seen */
 };
 
 /* A lane of a session-mode VCQ, mapped here because we carry for that VCQ */
@@ -168,7 +169,8 @@ struct emu_rx_lane {
     struct emu_lane_entry *cur;    /* next entry to come */
     uint64_t              expect;  /* its sequence number */
     struct emu_lane       *lane;
-    uint64_t              rd_a, rd_b;
+    uint64_t              origin;  /* whose notices they are */
+    uint64_t              rd_a, rd_b, rd_x;
     uint32_t              unpublished;
     uint32_t              index;   /* in the process segment */
 };
@@ -214,6 +216,8 @@ struct emu_vcq {
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
     uint32_t             unpublished; /* entries read since read_a/b were stored */
+    const char           *warm; /* where the data of the last notice is */
+    uint32_t             empty_polls; /* since then */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];
     struct emu_peer      *peers;
@@ -331,9 +335,9 @@ void emu_peers_bury(struct emu_vcq *vcq);
 /* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
  * are those of that segment. */
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries);
-/* Claim a lane towards the peer for the VCQ that owner (EMU_LANE_OWNER) names, and
- * announce it. */
-int emu_lane_open(struct emu_peer *peer, uint64_t owner, struct emu_lane_tx *tx, uint32_t *index_p);
+/* Claim a lane towards the peer for the VCQ that owner (EMU_LANE_OWNER) names, which
+ * has the ID origin, and announce it. */
+int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct emu_lane_tx *tx, uint32_t *index_p);
 /* Where the entry after the one just written goes, when ring A looks full. */
 EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx);
 /* The producer is done with the lane: its reader drops it when it has read all. */

@@ -24,7 +24,7 @@ void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries)
 }
 
 /* Fresh lanes first; one that was used before is emptied. */
-int emu_lane_open(struct emu_peer *peer, uint64_t owner, struct emu_lane_tx *tx, uint32_t *index_p)
+int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct emu_lane_tx *tx, uint32_t *index_p)
 {
     struct emu_process *shm     = peer->proc->shm;
     uint32_t            entries = peer->proc->lane_entries, session = peer->proc->session_entries;
@@ -65,9 +65,10 @@ int emu_lane_open(struct emu_peer *peer, uint64_t owner, struct emu_lane_tx *tx,
     }
     lane->vcq     = peer->vcq;
     lane->vcq_gen = peer->gen;
+    lane->origin  = origin;
     *tx           = (struct emu_lane_tx){.lane    = lane,
                                          .next    = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD),
-                                         .entries = entries,
+                                         .entries = EMU_LANE_B(entries),
                                          .limit   = limit};
     *index_p      = index;
     atomic_store_explicit(&lane->owner, owner, memory_order_release);
@@ -86,8 +87,11 @@ struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
         return &a[tx->wr_a & (EMU_LANE_A - 1)];
     }
     tx->known_b = atomic_load_explicit(&tx->lane->read_b, memory_order_acquire);
-    if (tx->wr_b - tx->known_b >= tx->limit) {
-        return NULL; /* the MRQ is full */
+    tx->known_x = atomic_load_explicit(&tx->lane->read_x, memory_order_acquire);
+    /* the MRQ is full when it holds `limit` notices, however many entries they take */
+    if ((tx->wr_b - tx->known_b >= tx->entries - 1) ||
+        (tx->wr_b - tx->known_b >= tx->limit + (tx->wr_x - tx->known_x))) {
+        return NULL;
     }
     return &b[tx->wr_b & (tx->entries - 1)];
 }

@@ -148,8 +148,9 @@ failed:
     return code;
 }
 
-EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
+static __attribute__((noinline)) int put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
+                                         void *cbdata)
 {
     struct emu_vcq *vcq;
     char           *src;
@@ -173,6 +174,60 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         return code;
     }
     return put_data(vcq, rmt_vcq_id, src, rmt_stadd, length, edata, flags, cbdata);
+}
+
+/* No notice for anybody, no path, no session: nothing but the data */
+#define PLAIN_FLAGS \
+    (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
+     UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START)
+
+/* A plain put between memory in reach is written out: all that could stand in its way
+ * is looked at, and the general function is called, from the start, when anything
+ * does. */
+EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
+{
+    struct emu_vcq        *vcq  = emu_vcq_of(vcq_hdl);
+    uint32_t               high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
+    uint64_t               to = EMU_STADD_OFF(rmt_stadd), from = EMU_STADD_OFF(lcl_stadd);
+    const struct emu_stag *l;
+    struct emu_region     *r;
+    struct emu_peer       *peer;
+    const char            *src;
+    char                  *dst;
+
+    if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) != 0) || (length == 0) || (length > EMU_MAX_PUTGET) ||
+                     (edata > EMU_MAX_EDATA) || (vcq->special != 0) || (vcq->last_id != rmt_vcq_id))) {
+        goto general;
+    }
+    peer = vcq->last;
+    l    = &vcq->stags[EMU_STADD_STAG(lcl_stadd)];
+    if (emu_unlikely((peer == NULL) || (atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen) ||
+                     (l->high != EMU_STADD_HIGH(lcl_stadd)) || (from < l->begin) || (from >= l->end) ||
+                     (length > l->end - from))) {
+        goto general;
+    }
+    r = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
+    if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) ||
+                     (to - r->wbegin >= r->wspan) || (length > r->wspan - (to - r->wbegin)) || (vcq->toq_left == 0))) {
+        goto general;
+    }
+    src = (const char *)(uintptr_t)(l->addr + (from - l->begin));
+    dst = (char *)r->base + to;
+    emu_copy(dst, src, length);
+    if (emu_unlikely(emu_fault_seen)) {
+        emu_region_cut_off(peer, r); /* the general way reports it */
+        goto general;
+    }
+    if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
+        emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
+    } else {
+        emu_toq_take(vcq);
+    }
+    return UTOFU_SUCCESS;
+
+general:
+    return put(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
 }
 
 EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
@@ -220,9 +275,6 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
                                     utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
                                     void *cbdata)
 {
-    const unsigned long plain = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE |
-                                UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
-                                UTOFU_ONESIDED_FLAG_DELAY_START;
     struct emu_vcq     *vcq  = emu_vcq_of(vcq_hdl);
     uint32_t            high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
     uint64_t            off  = EMU_STADD_OFF(rmt_stadd);
@@ -230,7 +282,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     struct emu_peer    *peer;
     uint64_t           *dst;
 
-    if (emu_unlikely((vcq == NULL) || ((flags & ~plain) != 0) || (length != 8) || (edata > EMU_MAX_EDATA) ||
+    if (emu_unlikely((vcq == NULL) || ((flags & ~PLAIN_FLAGS) != 0) || (length != 8) || (edata > EMU_MAX_EDATA) ||
                      (vcq->special != 0) || (vcq->last_id != rmt_vcq_id))) {
         goto general;
     }
@@ -241,7 +293,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     r   = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
     dst = (uint64_t *)(r->base + off);
     if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) ||
-                     (off - r->begin8 > r->span8) || ((uintptr_t)dst & 7) || (vcq->toq_left == 0))) {
+                     (off - r->wbegin > r->span8) || ((uintptr_t)dst & 7) || (vcq->toq_left == 0))) {
         goto general;
     }
     __atomic_store_n(dst, lcl_data, __ATOMIC_RELEASE);

@@ -47,9 +47,9 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
     m->code               = code;
 }
 
-/* Put a notice of VCQ `origin` into a lane; target is the block of the lane's VCQ. */
-EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *target, uint64_t origin, int type,
-                             uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd)
+/* The next entry of a lane, and its word but for type and EDATA.  NULL: the target's
+ * MRQ overflows; it ends when it next looks (chapter 7). */
+EMU_INLINE struct emu_lane_entry *emu_lane_entry(struct emu_lane_tx *tx, struct emu_vcq_block *target, uint64_t *word_p)
 {
     struct emu_lane_entry *e = tx->next, *a, *b;
 
@@ -63,7 +63,6 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
     /* where the next one goes is fixed now, because this entry says it */
     tx->next = emu_likely(tx->wr_a - tx->known_a < EMU_LANE_A) ? &a[tx->wr_a & (EMU_LANE_A - 1)] : emu_lane_next(tx);
     if (emu_unlikely(tx->next == NULL)) {
-        /* the target's MRQ overflows: it ends when it next looks (chapter 7) */
         atomic_fetch_or(&target->epoch, EMU_EPOCH_OVERFLOW);
         tx->next = e;
         if (e < b) {
@@ -71,16 +70,40 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
         } else {
             tx->wr_b--;
         }
-        return UTOFU_ERR_MRQ_PEER;
+        return NULL;
     }
-    e->notice.notice_type = (uint8_t)type;
-    e->notice.vcq_id      = origin;
-    e->notice.edata       = edata;
-    e->notice.rmt_value   = 0;
-    e->notice.lcl_stadd   = lcl_stadd;
-    e->notice.rmt_stadd   = rmt_stadd;
-    e->notice.reserved[1] = (tx->next >= b) ? EMU_ENTRY_NEXT_B : 0;
-    __atomic_store_n(&e->notice.reserved[0], tx->wr_a + tx->wr_b, __ATOMIC_RELEASE);
+    *word_p = ((tx->wr_a + tx->wr_b) << EMU_ENTRY_SEQ_SHIFT) | ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
+    return e;
+}
+
+/* Put a notice into a lane; target is the block of the lane's VCQ. */
+EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *target, int type, uint64_t edata,
+                             uint64_t lcl_stadd, uint64_t rmt_stadd)
+{
+    struct emu_lane_tx     before;
+    struct emu_lane_entry *e, *second;
+    uint64_t               word, second_word;
+
+    if (emu_likely(type != UTOFU_MRQ_TYPE_RMT_GET)) {
+        e = emu_lane_entry(tx, target, &word);
+        if (emu_unlikely(e == NULL)) {
+            return UTOFU_ERR_MRQ_PEER;
+        }
+    } else {
+        before = *tx;
+        e      = emu_lane_entry(tx, target, &word);
+        second = (e == NULL) ? NULL : emu_lane_entry(tx, target, &second_word);
+        if (second == NULL) {
+            *tx = before;
+            return UTOFU_ERR_MRQ_PEER;
+        }
+        tx->wr_x++;
+        second->stadd = lcl_stadd;
+        second->word  = second_word;
+        word |= EMU_ENTRY_PAIR;
+    }
+    e->stadd = rmt_stadd;
+    __atomic_store_n(&e->word, word | ((uint64_t)type << 8) | edata, __ATOMIC_RELEASE);
     return UTOFU_SUCCESS;
 }
 
@@ -90,12 +113,13 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
 {
     if (emu_unlikely(peer->tx.lane == NULL)) {
         uint32_t index;
-        int      code = emu_lane_open(peer, EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index), &peer->tx, &index);
+        int      code = emu_lane_open(peer, EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index), vcq->id, &peer->tx,
+                                      &index);
         if (code != UTOFU_SUCCESS) {
             return code;
         }
     }
-    return emu_lane_push(&peer->tx, peer->block, vcq->id, type, edata, lcl_stadd, rmt_stadd);
+    return emu_lane_push(&peer->tx, peer->block, type, edata, lcl_stadd, rmt_stadd);
 }
 
 /* ------------------------------------------------------------- translation */

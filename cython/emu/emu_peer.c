@@ -309,10 +309,12 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     r->end   = copy.end;
     r->flags = copy.flags;
     if (r->direct && !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY) && (copy.end - copy.begin >= 8)) {
-        r->begin8 = copy.begin;
-        r->span8  = copy.end - copy.begin - 8;
+        r->wbegin = copy.begin;
+        r->wspan  = copy.end - copy.begin;
+        r->span8  = r->wspan - 8;
     } else {
-        r->begin8 = UINT64_MAX; /* no offset is within 0 of it */
+        r->wbegin = UINT64_MAX; /* no offset is within 0 of it */
+        r->wspan  = 0;
         r->span8  = 0;
     }
     r->tag   = copy.high;
@@ -357,7 +359,7 @@ static struct emu_node *node_find(const uint8_t coords[6])
 static void peer_free(struct emu_peer *peer)
 {
     if (peer->tx.lane != NULL) {
-        emu_lane_close(peer->tx.lane, peer->tx.entries);
+        emu_lane_close(peer->tx.lane, peer->proc->lane_entries);
     }
     while (peer->carried != NULL) {
         struct emu_carried_lane *c = peer->carried;

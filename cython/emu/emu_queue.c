@@ -17,6 +17,7 @@
 #include <time.h>
 
 #define MRQ_FIRST_SIZE 1024u
+#define PATIENCE       8u  /* empty polls after which a program waits for an answer */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
 
 int emu_queue_init(struct emu_vcq *vcq)
@@ -72,7 +73,7 @@ void emu_mrq_grow(struct emu_vcq *vcq)
 
 EMU_INLINE uint64_t entry_seq(const struct emu_lane_entry *e)
 {
-    return __atomic_load_n(&e->notice.reserved[0], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT;
 }
 
 static bool lane_add(struct emu_vcq *vcq, uint32_t index)
@@ -98,7 +99,9 @@ static bool lane_add(struct emu_vcq *vcq, uint32_t index)
     rx->index  = index;
     rx->rd_a   = atomic_load(&lane->read_a);
     rx->rd_b   = atomic_load(&lane->read_b);
-    rx->expect = rx->rd_a + rx->rd_b + 1;
+    rx->rd_x   = atomic_load(&lane->read_x);
+    rx->origin = lane->origin;
+    rx->expect = (rx->rd_a + rx->rd_b + 1) & EMU_ENTRY_SEQ_MASK;
     rx->cur    = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD) + (rx->rd_a & (EMU_LANE_A - 1));
     vcq->num_lanes++;
     return true;
@@ -173,29 +176,48 @@ static __attribute__((noinline)) void lanes_publish(struct emu_vcq *vcq)
         if (rx->unpublished) {
             atomic_store_explicit(&rx->lane->read_a, rx->rd_a, memory_order_release);
             atomic_store_explicit(&rx->lane->read_b, rx->rd_b, memory_order_release);
+            atomic_store_explicit(&rx->lane->read_x, rx->rd_x, memory_order_release);
             rx->unpublished = 0;
         }
     }
     vcq->unpublished = 0;
 }
 
-EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
+/* Step over the entry at hand; returns its word. */
+EMU_INLINE uint64_t lane_step(struct emu_rx_lane *rx)
 {
     struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)rx->lane + EMU_LANE_HEAD);
     struct emu_lane_entry *b = a + EMU_LANE_A;
-    struct emu_lane_entry *e = rx->cur;
+    uint64_t               word = rx->cur->word;
 
-    *notice             = e->notice;
-    notice->reserved[0] = 0;
-    notice->reserved[1] = 0;
-    if (e < b) {
+    if (emu_likely(rx->cur < b)) {
         rx->rd_a++;
     } else {
         rx->rd_b++;
     }
-    rx->cur = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (emu_g.env.lane_entries - 1)] :
-                                                           &a[rx->rd_a & (EMU_LANE_A - 1)];
-    rx->expect++;
+    rx->cur    = emu_unlikely(word & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (EMU_LANE_B(emu_g.env.lane_entries) - 1)] :
+                                                         &a[rx->rd_a & (EMU_LANE_A - 1)];
+    rx->expect = (rx->expect + 1) & EMU_ENTRY_SEQ_MASK;
+    return word;
+}
+
+EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
+{
+    uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
+
+    if (emu_unlikely(word & EMU_ENTRY_PAIR)) {
+        lcl_stadd = rx->cur->stadd;
+        lane_step(rx);
+        rx->rd_x++;
+    }
+    *notice = (struct utofu_mrq_notice){.notice_type = EMU_ENTRY_TYPE(word),
+                                        .vcq_id      = rx->origin,
+                                        .edata       = EMU_ENTRY_EDATA(word),
+                                        .lcl_stadd   = lcl_stadd,
+                                        .rmt_stadd   = stadd};
+    const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
+    vcq->empty_polls = 0;
+    vcq->warm = (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1);
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
         lanes_publish(vcq);
@@ -215,20 +237,13 @@ static size_t mrq_unread(struct emu_vcq *vcq)
         lanes_refresh(vcq, epoch);
     }
     for (uint32_t k = 0; k < vcq->num_lanes; k++) {
-        const struct emu_rx_lane *rx = &vcq->lanes[k];
-        const struct emu_lane_entry *a = (const struct emu_lane_entry *)((const char *)rx->lane + EMU_LANE_HEAD);
-        const struct emu_lane_entry *b = a + EMU_LANE_A, *e = rx->cur;
-        uint64_t ra = rx->rd_a, rb = rx->rd_b, expect = rx->expect;
+        struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
 
-        while (entry_seq(e) == expect) {
-            n++;
-            expect++;
-            if (e < b) {
-                ra++;
-            } else {
-                rb++;
+        while (entry_seq(look.cur) == look.expect) {
+            if (lane_step(&look) & EMU_ENTRY_PAIR) {
+                lane_step(&look);
             }
-            e = (e->notice.reserved[1] & EMU_ENTRY_NEXT_B) ? &b[rb & (emu_g.env.lane_entries - 1)] : &a[ra & (EMU_LANE_A - 1)];
+            n++;
         }
     }
     return n;
@@ -322,7 +337,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         /* The target's clock may be ahead of ours: still, our own notice comes before
          * its answer. */
         for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
-            if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->cur->notice.vcq_id) {
+            if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->origin) {
                 struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
                 *notice                 = m->notice;
                 code                    = m->code;
@@ -401,8 +416,15 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
     if (rx != NULL) {
         lane_take(vcq, rx, notice);
         code = UTOFU_SUCCESS;
-    } else if (vcq->unpublished) {
-        lanes_publish(vcq);
+    } else {
+        /* The next notice is often about the same place (a slot, a flag): its data
+         * comes along with it, not after it. */
+        if (++vcq->empty_polls > PATIENCE) {
+            __builtin_prefetch(vcq->warm);
+        }
+        if (vcq->unpublished) {
+            lanes_publish(vcq);
+        }
     }
 out:
     emu_vcq_unlock(vcq);

@@ -251,7 +251,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
         uint64_t name  = EMU_LANE_OWNER(owner->proc->slot, owner->proc->gen, owner->vcq);
         uint32_t index = 0;
 
-        if (emu_lane_open(target, name, tx, &index) != UTOFU_SUCCESS) {
+        if (emu_lane_open(target, name, owner->id, tx, &index) != UTOFU_SUCCESS) {
             return NULL;
         }
         munmap(tx->lane, EMU_LANE_SIZE(entries)); /* it is mapped again below, as for later carriers */
@@ -277,26 +277,29 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
         target->carried = c;
     }
     *tx = (struct emu_lane_tx){.lane    = c->lane,
-                               .entries = entries,
+                               .entries = EMU_LANE_B(entries),
                                .limit   = target->block->mrq_entries,
                                .wr_a    = l->wr_a,
                                .wr_b    = l->wr_b,
+                               .wr_x    = l->wr_x,
                                .known_a = l->known_a,
-                               .known_b = l->known_b};
+                               .known_b = l->known_b,
+                               .known_x = l->known_x};
     struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)c->lane + EMU_LANE_HEAD);
     struct emu_lane_entry *b = a + EMU_LANE_A;
 
-    tx->next = l->next_in_b ? &b[l->next & (entries - 1)] : &a[l->next & (EMU_LANE_A - 1)];
+    tx->next = l->next_in_b ? &b[l->next & (tx->entries - 1)] : &a[l->next & (EMU_LANE_A - 1)];
     /* a carrier that died may have gone on without saying so */
-    while (__atomic_load_n(&tx->next->notice.reserved[0], __ATOMIC_ACQUIRE) == tx->wr_a + tx->wr_b + 1) {
-        bool to_b = (tx->next->notice.reserved[1] & EMU_ENTRY_NEXT_B) != 0;
+    while ((__atomic_load_n(&tx->next->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT) ==
+           ((tx->wr_a + tx->wr_b + 1) & EMU_ENTRY_SEQ_MASK)) {
+        bool to_b = (tx->next->word & EMU_ENTRY_NEXT_B) != 0;
 
         if (tx->next >= b) {
             tx->wr_b++;
         } else {
             tx->wr_a++;
         }
-        tx->next = to_b ? &b[tx->wr_b & (entries - 1)] : &a[tx->wr_a & (EMU_LANE_A - 1)];
+        tx->next = to_b ? &b[tx->wr_b & (tx->entries - 1)] : &a[tx->wr_a & (EMU_LANE_A - 1)];
     }
     return l;
 }
@@ -312,12 +315,13 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
     if (l == NULL) {
         return UTOFU_ERR_MRQ_OTHER;
     }
-    code = emu_lane_push(&tx, target->block, owner->id, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length);
+    code = emu_lane_push(&tx, target->block, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length);
     b            = (struct emu_lane_entry *)((char *)tx.lane + EMU_LANE_HEAD) + EMU_LANE_A;
     l->wr_a      = tx.wr_a;
     l->wr_b      = tx.wr_b;
     l->known_a   = tx.known_a;
     l->known_b   = tx.known_b;
+    l->known_x   = tx.known_x;
     l->next_in_b = tx.next >= b;
     l->next      = (uint32_t)(l->next_in_b ? tx.next - b : tx.next - (b - EMU_LANE_A));
     return code;

@@ -170,13 +170,21 @@ struct emu_control {
 
 /* ------------------------------------------------------ process segment */
 
-/* An entry of an MRQ lane: the notice that utofu_poll_mrq will return.  Its two
- * reserved words carry the protocol: reserved[0] is the sequence number, stored
- * last; reserved[1] says where the entry after it will be. */
+/* An entry of an MRQ lane: what a remote notice says and the lane does not.  Four of
+ * them share a line, so that a stream of notices moves a line for every four.  The
+ * word is stored last: sequence number (40 bits) | where the next entry is | whether
+ * it belongs to this notice | type (8) | EDATA (8).  A notice of a Get has two
+ * STADDs and takes two entries, of which the second is written first. */
 struct emu_lane_entry {
-    struct utofu_mrq_notice notice;
+    uint64_t stadd; /* remote STADD of the notice; of a second entry: local STADD */
+    uint64_t word;
 };
-#define EMU_ENTRY_NEXT_B 1u
+#define EMU_ENTRY_SEQ_SHIFT 24
+#define EMU_ENTRY_SEQ_MASK  (((uint64_t)1 << 40) - 1)
+#define EMU_ENTRY_NEXT_B    ((uint64_t)1 << 16)
+#define EMU_ENTRY_PAIR      ((uint64_t)1 << 17)
+#define EMU_ENTRY_TYPE(w)   ((uint8_t)((w) >> 8))
+#define EMU_ENTRY_EDATA(w)  ((uint8_t)(w))
 
 /*
  * MRQ lane: single producer (one remote VCQ), single consumer (one local VCQ).
@@ -189,10 +197,13 @@ struct emu_lane {
     uint32_t         vcq;      /* consumer: VCQ index in this process */
     uint32_t         vcq_gen;  /* ... and its generation; 0: nobody's */
     _Atomic uint32_t closed;   /* producer is gone, what is in it may be read */
-    char             pad0[EMU_LINE - 24];
+    uint32_t         pad;
+    uint64_t         origin;   /* ID of the producer's VCQ, with default path */
+    char             pad0[EMU_LINE - 32];
     _Atomic uint64_t read_a;   /* entries that the consumer has read, per ring */
     _Atomic uint64_t read_b;
-    char             pad1[EMU_LINE - 16];
+    _Atomic uint64_t read_x;   /* of them second ones */
+    char             pad1[EMU_LINE - 24];
 };
 #define EMU_LANE_OWNER(slot, gen, vcq) \
     (((uint64_t)1 << 63) | ((uint64_t)(slot) << 48) | ((uint64_t)((gen) & 0xffffffu) << 16) | (vcq))
@@ -298,10 +309,9 @@ struct emu_session_lane {
     uint64_t target; /* VCQ ID with default path; 0: free */
     uint32_t target_gen;
     uint32_t index;  /* lane, in the target's process segment */
-    uint64_t wr_a, wr_b, known_a, known_b;
-    uint32_t next;   /* index of the next entry, ring A first; the rings are adjacent */
+    uint64_t wr_a, wr_b, wr_x, known_a, known_b, known_x;
+    uint32_t next;   /* index of the next entry in its ring */
     uint32_t next_in_b;
-    uint64_t pad;
 };
 
 #define EMU_SESSION_TOQ   2048u
@@ -333,11 +343,12 @@ struct emu_session {
 #define EMU_LANES_OFF(e)     (EMU_SESSIONS_OFF + EMU_MAX_VCQS * EMU_SESSION_SIZE(e))
 #define EMU_LANE_HEAD        4096ull
 #define EMU_LANE_A_SIZE      ((uint64_t)EMU_LANE_A * sizeof(struct emu_lane_entry))
-#define EMU_LANE_SIZE(b)     EMU_ALIGN(EMU_LANE_HEAD + EMU_LANE_A_SIZE + (uint64_t)(b) * sizeof(struct emu_lane_entry), EMU_SHM_PAGE)
+#define EMU_LANE_B(b)        (2u * (b)) /* entries of ring B: two for each notice */
+#define EMU_LANE_SIZE(b)     EMU_ALIGN(EMU_LANE_HEAD + EMU_LANE_A_SIZE + (uint64_t)EMU_LANE_B(b) * sizeof(struct emu_lane_entry), EMU_SHM_PAGE)
 #define EMU_PROCESS_SIZE(b, e) (EMU_LANES_OFF(e) + EMU_MAX_LANES * EMU_LANE_SIZE(b))
 
 _Static_assert(sizeof(struct utofu_mrq_notice) == 64, "an MRQ notice is a cache line");
-_Static_assert(sizeof(struct emu_lane_entry) == 64, "lane entries do not straddle lines");
+_Static_assert(sizeof(struct emu_lane_entry) == 16, "lane entries do not straddle lines");
 _Static_assert(sizeof(struct emu_stag) == 64, "a registration is a cache line");
 _Static_assert(sizeof(struct emu_vcq_block) == EMU_LINE, "VCQ blocks do not share lines");
 _Static_assert(sizeof(struct emu_mailbox) == 64, "mailboxes do not straddle lines");

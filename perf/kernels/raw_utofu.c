@@ -42,7 +42,15 @@ static double           times[PERF_CHUNKS];
 
 static void send_out(uint8_t value, unsigned long more_flags)
 {
-    out[size - 1] = value;
+    /* Written as the word that is read: a load of 8 bytes after a store of one waits
+     * until all stores before it have left the CPU. */
+    uint64_t word = (uint64_t)value << 56;
+
+    if (size >= sizeof(word)) {
+        memcpy(&out[size - sizeof(word)], &word, sizeof(word));
+    } else {
+        out[size - 1] = value;
+    }
     perf_put(vcq, peer.vcq_id, how, out, out_stadd, peer.stadd, size,
              flags | more_flags);
 }

@@ -145,8 +145,8 @@ CONF_TEST("6.1.3.1", last_word_last_private, 2,
 }
 
 /* Rank 0 puts without pause words that all hold the number of the round; rank 1
- * reads the last one, then others: none of them may be older.  Nobody waits, so
- * rank 1 looks millions of times while data arrives. */
+ * reads the last one, then others: none of them may be older.  Rank 0 waits only for
+ * the source to be free, so rank 1 looks millions of times while data arrives. */
 static void last_word_stream(enum conf_kind kind)
 {
     static const size_t sizes[] = {64, 128, 512, 2048, 8192, 65536};
@@ -173,8 +173,9 @@ static void last_word_stream(enum conf_kind kind)
                 }
                 CONF_POST(l.vcq.hdl,
                           utofu_put(l.vcq.hdl, l.vcq.peer[1], l.stadds[0],
-                                    l.stadds[1], sizes[s], 0, CONF_STRONG,
-                                    NULL));
+                                    l.stadds[1], sizes[s], 0,
+                                    CONF_STRONG | CONF_TCQ, CONF_PTR(round)));
+                CONF_EXPECT_TCQ(&l.vcq, CONF_PTR(round)); /* data may change */
             }
             CONF_POST(l.vcq.hdl,
                       utofu_put_piggyback8(l.vcq.hdl, l.vcq.peer[1], s + 1,
