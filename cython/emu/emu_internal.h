@@ -202,7 +202,7 @@ struct emu_vcq {
     uint32_t             special;  /* EMU_SPECIAL_*: 0 for the plain, fast VCQ */
     uint32_t             toq_left; /* free entries of the TOQ; other threads may look at it */
     uint64_t             last_id;  /* how the user named ... */
-    struct emu_peer      *last;    /* ... the peer of the last operation; 0: none */
+    struct emu_peer      *last;    /* ... the peer of the last operation; never NULL */
     struct emu_stag      *stags;
     uint64_t             id;
     uint32_t             tcq_head, tcq_tail;
@@ -318,6 +318,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                      uint64_t stadd, uint64_t addr, uint64_t *old_p);
 
 /* emu_peer.c */
+extern struct emu_peer emu_no_peer;
 struct emu_peer_process *emu_peer_process_get(uint32_t slot); /* lock held */
 bool emu_peer_process_alive(const struct emu_peer_process *proc); /* reads /proc */
 void emu_peer_process_lost(struct emu_peer_process *proc);

@@ -176,6 +176,24 @@ static __attribute__((noinline)) int put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t
     return put_data(vcq, rmt_vcq_id, src, rmt_stadd, length, edata, flags, cbdata);
 }
 
+/* The target's file was cut off under the store of a fast path: the general way
+ * reports it.  The same arguments as its caller's, which then has nothing to keep. */
+static EMU_NOINLINE void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
+{
+    struct emu_peer *peer = emu_vcq_of(hdl)->last;
+    uint32_t         stag = EMU_STADD_STAG(rmt_stadd);
+
+    emu_region_cut_off(peer, &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE]);
+}
+
+static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
+                                    void *cbdata)
+{
+    cut_off(vcq_hdl, rmt_stadd);
+    return put(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
+}
+
 /* No notice for anybody, no path, no session: nothing but the data */
 #define PLAIN_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
@@ -202,7 +220,7 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     }
     peer = vcq->last;
     l    = &vcq->stags[EMU_STADD_STAG(lcl_stadd)];
-    if (emu_unlikely((peer == NULL) || (atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen) ||
+    if (emu_unlikely((atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen) ||
                      (l->high != EMU_STADD_HIGH(lcl_stadd)) || (from < l->begin) || (from >= l->end) ||
                      (length > l->end - from))) {
         goto general;
@@ -216,8 +234,7 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     dst = (char *)r->base + to;
     emu_copy(dst, src, length);
     if (emu_unlikely(emu_fault_seen)) {
-        emu_region_cut_off(peer, r); /* the general way reports it */
-        goto general;
+        return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
@@ -268,6 +285,14 @@ static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, uto
                     flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata); /* only a plain Put has an SPS (2.2.8.1) */
 }
 
+static EMU_NOINLINE int put_piggyback8_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+                                               utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
+                                               unsigned long flags, void *cbdata)
+{
+    cut_off(vcq_hdl, rmt_stadd);
+    return put_piggyback8(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
+}
+
 /* The commonest of small puts, 8 aligned bytes into mapped memory and no notice, is
  * written out: all that could stand in its way is looked at, and the general
  * function is called, from the start, when anything does. */
@@ -287,7 +312,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
         goto general;
     }
     peer = vcq->last;
-    if (emu_unlikely((peer == NULL) || (atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen))) {
+    if (emu_unlikely(atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen)) {
         goto general;
     }
     r   = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
@@ -298,8 +323,7 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     }
     __atomic_store_n(dst, lcl_data, __ATOMIC_RELEASE);
     if (emu_unlikely(emu_fault_seen)) {
-        emu_region_cut_off(peer, r); /* the general way reports it */
-        goto general;
+        return put_piggyback8_cut_off(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
     }
     emu_toq_take(vcq);
     return UTOFU_SUCCESS;

@@ -217,8 +217,7 @@ EMU_INLINE int emu_post_peer(struct emu_vcq *vcq, uint64_t id, struct emu_peer *
 {
     struct emu_peer *peer = vcq->last;
 
-    if (emu_likely((vcq->last_id == id) && (peer != NULL) &&
-                   (atomic_load_explicit(peer->gen_p, memory_order_acquire) == peer->gen))) {
+    if (emu_likely((vcq->last_id == id) && (atomic_load_explicit(peer->gen_p, memory_order_acquire) == peer->gen))) {
         *peer_p = peer;
         return UTOFU_SUCCESS;
     }

@@ -20,6 +20,10 @@
 
 /* ---------------------------------------------------------------- processes */
 
+/* Stands for the peer of the last operation when there is none: never up to date */
+static _Atomic uint32_t no_generation;
+struct emu_peer         emu_no_peer = {.gen_p = &no_generation, .gen = 1};
+
 static bool mrq_size_valid(uint32_t n)
 {
     return (n >= 2048) && (n <= EMU_MRQ_MAX) && !(n & (n - 1));
@@ -393,7 +397,7 @@ void emu_peers_release(struct emu_vcq *vcq)
         vcq->peers         = p->next;
         peer_free(p);
     }
-    vcq->last = NULL;
+    vcq->last = &emu_no_peer;
 }
 
 static unsigned alias_hash(uint64_t id)
@@ -423,7 +427,7 @@ static void peer_forget(struct emu_vcq *vcq, struct emu_peer *peer)
             break;
         }
     }
-    vcq->last    = NULL;
+    vcq->last    = &emu_no_peer;
     vcq->last_id = 0;
     if (vcq->carrying) {
         peer->next     = vcq->graveyard;

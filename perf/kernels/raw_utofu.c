@@ -96,6 +96,44 @@ static void pingpong(int by_notice)
     }
 }
 
+/* The calls alone, as a program has them in its inner loop */
+static void stream_piggyback8(long n)
+{
+    utofu_vcq_hdl_t hdl = vcq;
+    utofu_vcq_id_t  to = peer.vcq_id;
+    utofu_stadd_t   stadd = peer.stadd;
+    int             ret;
+
+    for (long i = 0; i < n;) {
+        ret = utofu_put_piggyback8(hdl, to, i, stadd, 8, 0, flags, NULL);
+        if (ret == UTOFU_SUCCESS) {
+            ++i;
+        } else {
+            PERF_CHECK(ret == UTOFU_ERR_BUSY, "put: %d", ret);
+            perf_drain_tcq(hdl);
+        }
+    }
+}
+
+static void stream_put(long n)
+{
+    utofu_vcq_hdl_t hdl = vcq;
+    utofu_vcq_id_t  to = peer.vcq_id;
+    utofu_stadd_t   from = out_stadd, stadd = peer.stadd;
+    size_t          bytes = size;
+    int             ret;
+
+    for (long i = 0; i < n;) {
+        ret = utofu_put(hdl, to, from, stadd, bytes, 0, flags, NULL);
+        if (ret == UTOFU_SUCCESS) {
+            ++i;
+        } else {
+            PERF_CHECK(ret == UTOFU_ERR_BUSY, "put: %d", ret);
+            perf_drain_tcq(hdl);
+        }
+    }
+}
+
 static void rate(void)
 {
     struct utofu_mrq_notice notice;
@@ -107,12 +145,18 @@ static void rate(void)
     }
     for (int chunk = -PERF_WARMUP; chunk < PERF_CHUNKS; ++chunk) {
         start = perf_now();
-        for (long i = 0; i < iterations; ++i) {
-            value = value % 251 + 1;
-            send_out(value, (i == iterations - 1) ?
-                                UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
-                                    UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0);
+        if (how == PERF_PIGGYBACK8) {
+            stream_piggyback8(iterations - 1);
+        } else if (how == PERF_PUT) {
+            stream_put(iterations - 1);
+        } else {
+            for (long i = 0; i < iterations - 1; ++i) {
+                value = value % 251 + 1;
+                send_out(value, 0);
+            }
         }
+        send_out(value, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
+                            UTOFU_ONESIDED_FLAG_STRONG_ORDER);
         perf_wait_mrq(vcq, UTOFU_MRQ_TYPE_LCL_PUT, &notice);
         if (chunk >= 0) {
             times[chunk] = perf_now() - start;
