@@ -6,7 +6,9 @@
  */
 #include "harness.h"
 
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TRIES  5000 /* to see what may happen */
@@ -275,4 +277,39 @@ CONF_TEST("strict", test_emu_strict_padding, 1,
     }
     CONF_CHECK(changed > 0, "the rest of the cache line is as before");
     side_close(&side);
+}
+
+CONF_TEST("strict", strict_registered_pages_and_fork, 1,
+          "a child has no pages with registered memory; it has them again when the last registration is gone, and the "
+          "parent has them all the time (6.1.4.1)")
+{
+    static char     memory[3][4096] __attribute__((aligned(4096)));
+    struct conf_vcq vcq;
+    utofu_stadd_t   a, b;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    conf_vcq_create(&vcq, 0, 0);
+    memset(memory, 1, sizeof(memory));
+    a = conf_reg(&vcq, memory[1] + 100, 8, 0);
+    b = conf_reg(&vcq, memory[1] + 2000, 8, 0); /* on the same page */
+    for (int step = 0; step < 3; step++) {
+        for (int page = 0; page < 3; page++) {
+            bool  gone = (page == 1) && (step < 2);
+            int   status;
+            pid_t child = fork();
+
+            if (child == 0) {
+                _exit(((volatile char *)memory[page])[0] != 1);
+            }
+            CONF_CHECK(waitpid(child, &status, 0) == child, "waitpid");
+            CONF_CHECK(gone ? WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV) :
+                              WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+                       "step %d, page %d: status 0x%x", step, page, status);
+            CONF_CHECK(memory[page][0] == 1, "the parent lost its page");
+        }
+        if (step < 2) {
+            conf_dereg(&vcq, (step == 0) ? a : b);
+        }
+    }
+    conf_vcq_close(&vcq);
 }

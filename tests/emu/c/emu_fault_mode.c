@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_fault_mode.c - UTOFU_EMU_FAULT: each kind of rule does what docs/faults.md
+ * says, to the operations it names and to no others.
+ */
+#include "harness.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t words[64];
+
+static void open_with(struct conf_vcq *vcq, utofu_stadd_t *stadd, const char *rules)
+{
+    CONF_CHECK(setenv("UTOFU_EMU_FAULT", rules, 1) == 0, "setenv");
+    memset(words, 0, sizeof(words));
+    conf_vcq_create(vcq, 0, 0);
+    *stadd = conf_reg(vcq, words, sizeof(words), 0);
+}
+
+/* The code with which a put of `value` into words[1] ends, whichever queue says so */
+static int put_ends(struct conf_vcq *vcq, utofu_stadd_t stadd, uint64_t value, unsigned long path_flag)
+{
+    struct utofu_mrq_notice notice;
+    void                   *cbdata = NULL;
+    int                     tcq, mrq;
+
+    words[0] = value;
+    CONF_OK(utofu_put(vcq->hdl, vcq->id, stadd, stadd + 8, 8, 7, CONF_TCQ | CONF_LMRQ | path_flag, CONF_PTR(5)));
+    tcq = CONF_WAIT_TCQ(vcq, &cbdata);
+    CONF_CHECK(cbdata == CONF_PTR(5), "cbdata %p", cbdata);
+    if (tcq != UTOFU_SUCCESS) {
+        CONF_EXPECT_QUIET(vcq);
+        return tcq;
+    }
+    mrq = CONF_WAIT_MRQ(vcq, &notice);
+    CONF_CHECK((notice.notice_type == UTOFU_MRQ_TYPE_LCL_PUT) && (notice.edata == 7) && (notice.vcq_id == vcq->id),
+               "the notice is of another operation");
+    return mrq;
+}
+
+CONF_TEST("fault", fault_after_and_count, 1, "after=2:count=1 fails the third put and no other, and moves nothing")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    open_with(&vcq, &s, "put:after=2:count=1:error=MRQ_RMT_STADD");
+    for (uint64_t i = 1; i <= 6; i++) {
+        int want = (i == 3) ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS;
+        int got  = put_ends(&vcq, s, i, 0);
+        CONF_CHECK(got == want, "put %d ended with %s", (int)i, conf_code_name(got));
+        CONF_CHECK(words[1] == ((i == 3) ? 2 : i), "put %d left %d", (int)i, (int)words[1]);
+    }
+}
+
+CONF_TEST("fault", fault_tcq_error, 1, "a TCQ code is in the TCQ, with the callback data, and nowhere else")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    open_with(&vcq, &s, "any:every=2:error=TCQ_MEMORY");
+    for (uint64_t i = 0; i < 6; i++) {
+        int want = (i % 2 == 0) ? UTOFU_ERR_TCQ_MEMORY : UTOFU_SUCCESS;
+        int got  = put_ends(&vcq, s, i + 1, 0);
+        CONF_CHECK(got == want, "put %d ended with %s", (int)i, conf_code_name(got));
+    }
+}
+
+CONF_TEST("fault", fault_other_kinds_go_on, 1, "a rule about gets leaves puts and ARMWs alone")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s;
+
+    open_with(&vcq, &s, "get:error=MRQ_PEER");
+    CONF_CHECK(put_ends(&vcq, s, 3, 0) == UTOFU_SUCCESS, "a put failed");
+    CONF_OK(utofu_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_ADD, 4, s + 8, 1, CONF_LMRQ, NULL));
+    CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "an ARMW failed");
+    CONF_CHECK(notice.rmt_value == 3, "old value %d", (int)notice.rmt_value);
+    CONF_OK(utofu_get(vcq.hdl, vcq.id, s + 64, s + 8, 8, 2, CONF_LMRQ, NULL));
+    CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_ERR_MRQ_PEER, "the get did not fail");
+    CONF_CHECK((words[1] == 7) && (words[8] == 0), "words %d, %d", (int)words[1], (int)words[8]);
+}
+
+CONF_TEST("fault", fault_prepared_too, 1, "prepared operations meet the same faults")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s;
+    uint64_t                desc[16];
+    size_t                  size;
+    int                     codes[3];
+
+    open_with(&vcq, &s, "piggyback:after=1:count=1:error=MRQ_OTHER");
+    CONF_OK(utofu_prepare_put_piggyback8(vcq.hdl, vcq.id, 9, s, 8, 1, CONF_LMRQ, desc, &size));
+    for (int i = 0; i < 3; i++) {
+        CONF_OK(utofu_post_toq(vcq.hdl, desc, size, NULL));
+        codes[i] = CONF_WAIT_MRQ(&vcq, &notice);
+    }
+    CONF_CHECK((codes[0] == UTOFU_SUCCESS) && (codes[1] == UTOFU_ERR_MRQ_OTHER) && (codes[2] == UTOFU_SUCCESS),
+               "codes %d %d %d", codes[0], codes[1], codes[2]);
+}
+
+CONF_TEST("fault", fault_seeded, 1, "prob draws the same faults from the same seed, and others from another")
+{
+    char first[3][65];
+
+    for (int run = 0; run < 3; run++) {
+        int   fds[2];
+        pid_t child;
+
+        CONF_CHECK(pipe(fds) == 0, "pipe");
+        child = fork();
+        if (child == 0) {
+            struct conf_vcq vcq;
+            utofu_stadd_t   s;
+            char            seen[64];
+
+            setenv("UTOFU_EMU_SEED", (run == 2) ? "77" : "5", 1);
+            open_with(&vcq, &s, "put:prob=0.5:error=MRQ_PEER");
+            for (int i = 0; i < 64; i++) {
+                seen[i] = (put_ends(&vcq, s, i, 0) == UTOFU_SUCCESS) ? '.' : 'x';
+            }
+            _exit(write(fds[1], seen, 64) != 64);
+        }
+        close(fds[1]);
+        memset(first[run], 0, 65);
+        CONF_CHECK(read(fds[0], first[run], 64) == 64, "the child wrote nothing");
+        close(fds[0]);
+        waitpid(child, NULL, 0);
+    }
+    CONF_CHECK(strchr(first[0], 'x') && strchr(first[0], '.'), "%s", first[0]);
+    CONF_CHECK(!strcmp(first[0], first[1]), "seed 5: %s, then %s", first[0], first[1]);
+    CONF_CHECK(strcmp(first[0], first[2]), "seeds 5 and 77: %s", first[0]);
+}
+
+CONF_TEST("fault", fault_dead_peer, 2, "a node that is said to be dead is dead from that operation on, others are not")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           stadds[2];
+    uint8_t                 coords[6], all[2][6];
+    char                    rule[80];
+
+    /* coordinates are known before rules are read: the same node as without rules */
+    snprintf(rule, sizeof(rule), "0,0,0,0,0,%d", conf_rank);
+    setenv("UTOFU_EMU_COORDS", rule, 1);
+    if (conf_rank == 0) {
+        setenv("UTOFU_EMU_FAULT", "any:peer=0,0,0,0,0,1:after=2:dead", 1);
+    }
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    CONF_OK(utofu_query_my_coords(coords));
+    conf_exchange(coords, 6, all);
+    if (conf_rank == 0) {
+        for (int i = 0; i < 5; i++) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], i, stadds[1], 8, i, CONF_LMRQ, NULL));
+            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), (i < 2) ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[0], i, stadds[0], 8, i, CONF_LMRQ, NULL));
+            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS);
+        }
+    }
+    conf_barrier();
+    CONF_CHECK((conf_rank == 0) || (words[0] == 1), "%d arrived", (int)words[0]);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("fault", fault_busy_and_short_toq, 1, "busy makes a call return BUSY; toq=N leaves a TOQ N entries")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    void           *cbdata;
+
+    open_with(&vcq, &s, "nop:after=3:count=2:busy;toq=10");
+    for (int i = 0; i < 3; i++) {
+        CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, NULL));
+    }
+    CONF_CODE(utofu_nop(vcq.hdl, CONF_TCQ, NULL), UTOFU_ERR_BUSY);
+    CONF_CODE(utofu_nop(vcq.hdl, CONF_TCQ, NULL), UTOFU_ERR_BUSY);
+    for (int i = 3; i < 10; i++) {
+        CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, NULL));
+    }
+    CONF_CODE(utofu_nop(vcq.hdl, CONF_TCQ, NULL), UTOFU_ERR_BUSY);
+    CONF_OK(utofu_poll_tcq(vcq.hdl, 0, &cbdata));
+    CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, NULL));
+    CONF_CODE(utofu_put_stride(vcq.hdl, vcq.id, s, s + 256, 8, 16, 11, 0, 0, NULL), UTOFU_ERR_INVALID_NUMBER);
+}
+
+CONF_TEST("fault", fault_delay, 1, "a delayed put has its TCQ notice first and arrives after the delay, not before")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s;
+    double                  start;
+
+    open_with(&vcq, &s, "put:delay=30000");
+    words[0] = 5;
+    start    = conf_now();
+    CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 1, CONF_TCQ | CONF_LMRQ, NULL));
+    CONF_EXPECT_TCQ(&vcq, NULL);
+    CONF_CHECK((words[1] == 0) || (conf_now() - start >= 0.03), "it arrived at once");
+    CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "it failed");
+    CONF_CHECK(conf_now() - start >= 0.03, "it arrived after %g s", conf_now() - start);
+    CONF_CHECK(words[1] == 5, "nothing arrived");
+}
+
+CONF_TEST("fault", fault_calls, 1, "reg and vcq make registrations and new VCQs fail")
+{
+    struct conf_vcq vcq;
+    utofu_vcq_hdl_t other;
+    utofu_stadd_t   s, s2;
+
+    open_with(&vcq, &s, "reg:after=1:count=1:error=FULL;vcq:after=1:error=OUT_OF_RESOURCE");
+    CONF_CODE(utofu_reg_mem(vcq.hdl, words, 16, 0, &s2), UTOFU_ERR_FULL);
+    CONF_OK(utofu_reg_mem(vcq.hdl, words, 16, 0, &s2));
+    CONF_CODE(utofu_create_vcq(vcq.tni, 0, &other), UTOFU_ERR_OUT_OF_RESOURCE);
+}
+
+CONF_TEST("fault", fault_short_mrq, 1, "mrq=N ends a process whose MRQ holds more, with the message of chapter 7")
+{
+    char  text[512] = "";
+    int   fds[2], status;
+    pid_t child;
+
+    /* this process never calls uTofu: it sees how its child ends */
+    CONF_CHECK(pipe(fds) == 0, "pipe");
+    child = fork();
+    if (child == 0) {
+        struct utofu_mrq_notice notice;
+        struct conf_vcq         vcq;
+        utofu_stadd_t           s;
+
+        dup2(fds[1], STDERR_FILENO);
+        open_with(&vcq, &s, "mrq=20");
+        for (int i = 0; i < 20; i++) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, i, s, 8, i, CONF_RMRQ, NULL));
+        }
+        CONF_OK(utofu_poll_mrq(vcq.hdl, 0, &notice)); /* 20 are not too many */
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, s, 8, 1, CONF_RMRQ, NULL));
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, s, 8, 1, CONF_RMRQ, NULL));
+        usleep(5000);
+        utofu_poll_mrq(vcq.hdl, 0, &notice);
+        _exit(0);
+    }
+    close(fds[1]);
+    CONF_CHECK(read(fds[0], text, sizeof(text) - 1) > 0, "no message");
+    waitpid(child, &status, 0);
+    CONF_CHECK(WIFSIGNALED(status), "status 0x%x: %s", status, text);
+    CONF_CHECK(strstr(text, "utofu: asynchronous error: MRQ Overflow on TNI ") != NULL, "message: %s", text);
+}
+
+CONF_TEST("fault", fault_bad_rules, 1, "rules that are not understood are ignored, and the others hold")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    open_with(&vcq, &s, "putt:error=MRQ_PEER;put;put:error=NONSENSE;put:error=FULL;reg:delay=3;toq=0;mrq=x;put:after=-1:"
+                        "error=MRQ_PEER;put:peer=1,2:error=MRQ_PEER;;:;put:after=1:count=1:error=MRQ_OTHER");
+    CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_SUCCESS, "the first put failed");
+    CONF_CHECK(put_ends(&vcq, s, 2, 0) == UTOFU_ERR_MRQ_OTHER, "the second put did not fail");
+    CONF_CHECK(put_ends(&vcq, s, 3, 0) == UTOFU_SUCCESS, "the third put failed");
+}

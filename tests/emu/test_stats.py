@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""UTOFU_EMU_STATS: counts of known work (c/emu_stats_work.c)."""
+
+import json
+import os
+import re
+import subprocess
+
+EXPECTED = {
+    "tni": 2,
+    "put": 7,
+    "piggyback": 2,
+    "get": 1,
+    "armw": 2,
+    "nop": 1,
+    "put_bytes": 3 * 1000 + 4 * 16 + 20 + 8,
+    "get_bytes": 500,
+    "tcq_notices": 3,
+    "local_notices": 4,
+    "remote_notices": 1,
+    # 3 puts, 1 stride, 2 piggybacks, 2 post_toq, 1 nop; the get was held back
+    "doorbells": 9,
+    "mapped": 11,
+    "syscalls": 0,
+    "failed": 1,
+    "tcq_polls": 4,
+    "tcq_found": 3,
+    "mrq_polls": 7,
+    "mrq_found": 6,
+}
+
+
+def run(program, value):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
+    env["UTOFU_EMU_JOB"] = f"stats-{os.getpid()}"
+    if value:
+        env["UTOFU_EMU_STATS"] = value
+    done = subprocess.run(
+        [program, "stats_known_work"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_json_to_file(emu_tests, tmp_path):
+    """One JSON object per VCQ is appended to the file, nothing goes to stderr."""
+    file = tmp_path / "stats.json"
+    file.write_text('{"before": 1}\n')
+    assert "stats" not in run(emu_tests, f"json:{file}")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert lines[0] == {"before": 1}
+    assert len(lines) == 2
+    counts = lines[1]
+    assert {k: counts[k] for k in EXPECTED} == EXPECTED
+    assert set(counts) == set(EXPECTED) | {"pid", "vcq_id", "cq", "cmp"}
+
+
+def test_json_to_stderr(emu_tests):
+    lines = [s for s in run(emu_tests, "json").splitlines() if s.startswith("{")]
+    assert len(lines) == 1
+    assert json.loads(lines[0])["put"] == 7
+
+
+def test_text(emu_tests):
+    """The text says the same."""
+    line = next(s for s in run(emu_tests, "1").splitlines() if "utofu: stats:" in s)
+    assert re.search(r"TNI 2 CQ \d+ component \d+: put 7, piggyback 2 \(3092 bytes\)", line)
+    assert "get 1 (500 bytes), armw 2, nop 1; " in line
+    assert "doorbells 9; mapped 11, system calls 0, failed 1; " in line
+
+
+def test_off(emu_tests):
+    assert "stats" not in run(emu_tests, None)
+
+
+def test_name_of_file_too_long(emu_tests):
+    error = run(emu_tests, "json:" + "x" * 300)
+    assert "the name of the file is too long" in error
+    assert '"put": 7' in error
