@@ -76,7 +76,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
 void emu_timing_posted(void);            /* the call that posts is about to return */
 bool emu_timing_polled(uint64_t due);    /* an entry with this time may be returned now */
 void emu_timing_remote(void);            /* a remote notice was found */
-void emu_timing_poll_end(void);
+void emu_timing_poll_empty(void);        /* a poll found nothing */
 void emu_timing_join(void);              /* the control segment is there */
 /* barriers; 0 and true outside the timed mode */
 uint64_t emu_timing_barrier_now(void);

@@ -349,8 +349,8 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     lane_take(vcq, rx, notice);
     code = UTOFU_SUCCESS;
 out:
-    if (timed) {
-        emu_timing_poll_end();
+    if (timed && (code == UTOFU_ERR_NOT_FOUND)) {
+        emu_timing_poll_empty();
     }
     if (vcq->special & EMU_SPECIAL_STATS) {
         emu_stats_poll(vcq, true, code);
@@ -377,8 +377,8 @@ static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
         }
         emu_toq_set(vcq, EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head));
     }
-    if (vcq->special & EMU_SPECIAL_TIMED) {
-        emu_timing_poll_end();
+    if ((vcq->special & EMU_SPECIAL_TIMED) && (code == UTOFU_ERR_NOT_FOUND)) {
+        emu_timing_poll_empty();
     }
     if (vcq->special & EMU_SPECIAL_STATS) {
         emu_stats_poll(vcq, false, code);

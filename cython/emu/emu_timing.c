@@ -27,6 +27,14 @@
 
 #define BURST_NS     400u /* calls closer than this belong together */
 #define LATE_NS      200u /* what a thread is late by itself; more is somebody else's work */
+#define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
+/* What the calls themselves take, seen from outside (perf/timing_table.py): from the
+ * call to the first look at the clock and from the last one to the return; from the
+ * data to the notice, and the poll that finds it. */
+#define ENTRY_NS     45u
+#define REACTION_NS  35u
+#define NOTICE_NS    65u
+#define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
 #define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
 #define SLEEP_END_NS 120000u
@@ -64,7 +72,7 @@ static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   ticks_per_ns = 1;
 static double   byte_ticks;
-static uint64_t tk_late;
+static uint64_t tk_late, tk_near, tk_entry, tk_burst, tk_reaction, tk_notice;
 static bool     timed;
 
 static __thread struct {
@@ -72,6 +80,7 @@ static __thread struct {
     uint64_t last; /* end of its last call */
     uint64_t now;  /* its clock, within a call that posts */
     uint64_t wait; /* until when that call waits */
+    unsigned empty; /* polls that found nothing, since a post or an entry */
     bool     in_call;
 } me __attribute__((tls_model("initial-exec")));
 
@@ -321,6 +330,11 @@ void emu_timing_join(void)
     }
     byte_ticks = ns[P_BYTE] * ticks_per_ns;
     tk_late    = emu_ticks_of_ns(LATE_NS);
+    tk_near    = emu_ticks_of_ns(NEAR_NS);
+    tk_entry   = emu_ticks_of_ns(ENTRY_NS);
+    tk_burst   = emu_ticks_of_ns(BURST_NS);
+    tk_reaction = emu_ticks_of_ns(REACTION_NS);
+    tk_notice   = emu_ticks_of_ns(NOTICE_NS);
 }
 
 /* --------------------------------------------------------------------- routes */
@@ -373,7 +387,7 @@ static uint64_t take(_Atomic uint64_t *word, uint64_t start, uint64_t hold)
 
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
 {
-    uint64_t            start = emu_ticks(), data, way, round;
+    uint64_t            start = emu_ticks() - tk_entry, data, way, round;
     struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
     struct emu_vcq_name to;
     uint8_t             path[3];
@@ -381,7 +395,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
     struct emu_peer    *peer;
 
     if (!me.in_call) {
-        if (start - me.last > emu_ticks_of_ns(BURST_NS)) {
+        if (((int64_t)(start - me.last) > (int64_t)tk_burst) || (me.empty > EMPTY_POLLS)) {
             me.skew = 0;
         }
         me.now     = start - me.skew;
@@ -445,7 +459,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         }
         /* the acknowledgement takes what an ARMW's answer takes */
         t->local = t->visible + tk[P_ARMW] - tk[P_PUT] + (hops + 1) * tk[P_HOP];
-        t->visible -= tk[P_FLOOR];
+        t->visible -= tk[P_FLOOR] + tk_reaction + ((d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) ? tk_notice : 0);
     }
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
         t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;
@@ -468,30 +482,46 @@ void emu_timing_posted(void)
     /* A thread that lost its CPU meanwhile does not catch up. */
     me.skew    = (((now - me.wait) < tk_late) ? now : me.wait) - me.now;
     me.last    = now;
+    me.empty   = 0;
     me.in_call = false;
 }
 
+/* May the thread see an entry that is due then?  By its own clock it may be too early:
+ * the first poll after a post or an entry finds nothing then, so that a thread that
+ * only looks in goes on and may post more; one that looks again waits, and its clock
+ * goes on to the entry's time. */
 bool emu_timing_polled(uint64_t due)
 {
     uint64_t now = emu_ticks();
 
-    if (now < due) {
-        return false;
+    if (now - me.skew < due) {
+        if (me.empty == 0) {
+            return false;
+        }
+        if (now < due) {
+            if (due - now > tk_near) {
+                return false;
+            }
+            while ((now = emu_ticks()) < due) {
+            }
+        }
+        me.skew = now - due;
     }
-    if (now - me.skew < due) { /* the thread has waited for it */
-        me.skew = (now - due < tk_late) ? now - due : 0;
-    }
+    me.last  = now;
+    me.empty = 0;
     return true;
 }
 
+/* A remote notice was found: it came at the real time. */
 void emu_timing_remote(void)
 {
-    me.skew = 0;
+    me.skew  = 0;
+    me.empty = 0;
 }
 
-void emu_timing_poll_end(void)
+void emu_timing_poll_empty(void)
 {
-    me.last = emu_ticks();
+    me.empty++;
 }
 
 /* ------------------------------------------------------------------- barriers */
