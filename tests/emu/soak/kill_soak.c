@@ -29,6 +29,9 @@ struct slot {
     _Atomic uint64_t version; /* odd while it is written */
     utofu_vcq_id_t   id;
     utofu_stadd_t    stadd[2]; /* shared and private memory */
+    utofu_vcq_id_t   session;  /* a VCQ in session mode ... */
+    utofu_stadd_t    session_stadd; /* ... and shared memory registered with it */
+    utofu_vbg_id_t   gates[2]; /* a circuit of two with the neighbour */
     _Atomic uint64_t ops, errors;
 };
 
@@ -59,9 +62,51 @@ static uint64_t rng(uint64_t *s)
         } \
     } while (0)
 
+/* What has come, of the session-mode VCQ, which others make work */
+static void session_drain(int index, utofu_vcq_hdl_t vcq)
+{
+    struct utofu_mrq_notice notice;
+    void                   *cbdata;
+    int                     rc;
+
+    for (int i = 0; i < 8; i++) {
+        rc = utofu_poll_tcq(vcq, 0, &cbdata);
+        WORKER_CHECK((rc == UTOFU_SUCCESS) || (rc == UTOFU_ERR_NOT_FOUND) ||
+                             ((rc <= UTOFU_ERR_TCQ_OTHER) && (rc >= UTOFU_ERR_TCQ_LENGTH)),
+                     "TCQ of the session: %d", rc);
+        rc = utofu_poll_mrq(vcq, 0, &notice);
+        WORKER_CHECK((rc == UTOFU_SUCCESS) || (rc == UTOFU_ERR_NOT_FOUND) ||
+                             ((rc <= UTOFU_ERR_MRQ_OTHER) && (rc >= UTOFU_ERR_MRQ_RMT_LENGTH)),
+                     "MRQ of the session: %d", rc);
+    }
+}
+
+/* A barrier with the neighbour, which may be gone, new, or in the middle of one */
+static void barrier_step(int index, const struct slot *me, const struct slot *other)
+{
+    struct utofu_vbg_setting set[2] = {
+        {me->gates[0], me->gates[1], UTOFU_VBG_ID_NULL, me->gates[1], other->gates[1], {UTOFU_PATH_COORD_NULL, 0, 0}},
+        {me->gates[1], me->gates[0], other->gates[0], me->gates[0], UTOFU_VBG_ID_NULL, {UTOFU_PATH_COORD_NULL, 0, 0}}};
+    static utofu_vbg_id_t known;
+    uint64_t              sum = 1;
+    int                   rc;
+
+    if (known != other->gates[0]) {
+        known = other->gates[0];
+        rc    = utofu_set_vbg(set, 2);
+        WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_set_vbg: %d", rc);
+    }
+    rc = utofu_reduce_uint64(me->gates[0], UTOFU_REDUCE_OP_SUM, &sum, 1, 0);
+    WORKER_CHECK((rc == UTOFU_SUCCESS) || (rc == UTOFU_ERR_BUSY), "utofu_reduce_uint64: %d", rc);
+    rc = utofu_poll_reduce_uint64(me->gates[0], 0, &sum);
+    WORKER_CHECK((rc == UTOFU_ERR_NOT_COMPLETED) || (rc == UTOFU_ERR_BARRIER_MISMATCH) ||
+                         ((rc == UTOFU_SUCCESS) && (sum == 2)),
+                 "utofu_poll_reduce_uint64: %d, sum %llu", rc, (unsigned long long)sum);
+}
+
 static void worker(int index, uint64_t seed)
 {
-    utofu_vcq_hdl_t         vcq;
+    utofu_vcq_hdl_t         vcq, session;
     struct utofu_mrq_notice notice;
     utofu_stadd_t           lcl;
     char                   *mem[2], *buf;
@@ -82,6 +127,13 @@ static void worker(int index, uint64_t seed)
         rc = utofu_reg_mem(vcq, mem[k], MEM_SIZE, 0, &me->stadd[k]);
         WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_reg_mem: %d", rc);
     }
+    rc = utofu_create_vcq(1, UTOFU_VCQ_FLAG_SESSION_MODE, &session);
+    WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_create_vcq: %d", rc);
+    utofu_query_vcq_id(session, &me->session);
+    rc = utofu_reg_mem(session, mem[0], MEM_SIZE, 0, &me->session_stadd);
+    WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_reg_mem: %d", rc);
+    rc = utofu_alloc_vbg(2, 2, 0, me->gates);
+    WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_alloc_vbg: %d", rc);
     rc = utofu_reg_mem(vcq, buf, MEM_SIZE, 0, &lcl);
     WORKER_CHECK(rc == UTOFU_SUCCESS, "utofu_reg_mem: %d", rc);
     atomic_fetch_add(&me->version, 1);
@@ -92,7 +144,7 @@ static void worker(int index, uint64_t seed)
         unsigned long flags   = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         double        end;
         void         *cbdata;
-        int           kind = (int)(rng(&seed) & 1), what = (int)(rng(&seed) % 8);
+        int           kind = (int)(rng(&seed) & 1), what = (int)(rng(&seed) % 12);
 
         memcpy(&peer, p, sizeof(peer));
         if ((version & 1) || (version == 0) || (atomic_load(&p->version) != version)) {
@@ -102,7 +154,24 @@ static void worker(int index, uint64_t seed)
         len = rng(&seed) % ((rng(&seed) & 1) ? 64 : MEM_SIZE / 2);
         flags |= (rng(&seed) & 1) ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0;
         flags |= (rng(&seed) & 1) ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0;
-        if (what < 4) {
+        if (what == 11) {
+            p       = &table[index ^ 1];
+            version = atomic_load(&p->version);
+            memcpy(&peer, p, sizeof(peer));
+            if (!(version & 1) && (version != 0) && (atomic_load(&p->version) == version)) {
+                barrier_step(index, me, &peer);
+            }
+            continue;
+        }
+        if (what >= 8) {
+            /* something for others to start, then start something of the peer's */
+            rc = utofu_put(session, peer.id, me->session_stadd + off, peer.stadd[kind] + off, len, 5,
+                           flags | UTOFU_ONESIDED_FLAG_SPS(1), &seed);
+            WORKER_CHECK((rc == UTOFU_SUCCESS) || (rc == UTOFU_ERR_BUSY), "post to the session: %d", rc);
+            session_drain(index, session);
+            rc = utofu_put(vcq, peer.session, lcl + off, peer.session_stadd + off, len, 6,
+                           flags | UTOFU_ONESIDED_FLAG_SPS(1 + what % 3), &seed);
+        } else if (what < 4) {
             rc = utofu_put(vcq, peer.id, lcl + off, peer.stadd[kind] + off, len, 1, flags, &seed);
         } else if (what < 6) {
             rc = utofu_get(vcq, peer.id, lcl + off, peer.stadd[kind] + off, len, 2, flags, &seed);
