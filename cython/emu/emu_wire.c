@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * emu_wire.c - operations that are carried out after they were posted, by a thread
- * of this process: in the strict mode, and where faults delay operations.
+ * of this process (emu_wire_thread.c): in the strict mode, and where faults delay operations.
  *
  * The strict mode does what the guide allows and a kind network seldom does:
  *  - the source of a put is read late, at any time before its TCQ notice, and the
@@ -19,67 +19,19 @@
  *
  * Without the strict mode operations stay in order per remote VCQ and path and only
  * wait for their time.
- *
- * Locks: `engine.lock` (list of VCQs; before a VCQ's lock), `engine.kick` (leaf).
  */
 #include "emu_armw.h"
 #include "emu_copy.h"
-#include "emu_modes.h"
 #include "emu_path.h"
+#include "emu_wire.h"
 
-#include <errno.h>
-#include <signal.h>
+#include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define LINE       256u /* cache line of the machine (table 6.4) */
-#define MAX_PIECES 32u
 #define WINDOW     64u /* operations under way: sent and not done */
 #define PICKS      8u  /* tries to find one of them whose turn it may be */
-#define OPS        (4 * EMU_TOQ_ENTRIES) /* posted and not done; the TOQ counts to the TCQ notice only */
 #define POISON     0xa5
-#define STEPS      8u /* between two looks at other VCQs */
-
-struct wire_op {
-    struct emu_desc    desc;
-    void               *cbdata;
-    uint64_t           flow;  /* remote VCQ and path: order holds within it */
-    uint64_t           ready; /* ns: does not arrive before */
-    char               *buf;  /* what travels, of put and get */
-    struct emu_carried carried;
-    int                fail;  /* injected result */
-    int                tcq_code, code;
-    bool               held, sent, read, landed, remote_told, local_told;
-    uint8_t            pieces, next_piece;
-    uint8_t            order[MAX_PIECES];
-};
-
-struct emu_wire {
-    struct emu_vcq  *vcq;
-    struct emu_wire *next;
-    bool            strict;
-    _Atomic bool    wanted; /* the thread waits for the lock of the VCQ */
-    uint64_t        rng;
-    /* operation number n is op[n % OPS]; done and tcq_read <= sent <= posted */
-    _Atomic uint64_t posted, sent, tcq_read, done; /* written with the VCQ locked */
-    struct wire_op  op[OPS];
-};
-
-static struct {
-    pthread_mutex_t lock, kick;
-    pthread_cond_t  kicked;
-    bool            running, stop, kicks;
-    pthread_t       thread;
-    struct emu_wire *wires;
-} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .kick = PTHREAD_MUTEX_INITIALIZER, .kicked = PTHREAD_COND_INITIALIZER};
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint64_t draw(struct emu_wire *w)
 {
@@ -87,19 +39,6 @@ static uint64_t draw(struct emu_wire *w)
     w->rng ^= w->rng >> 7;
     w->rng ^= w->rng << 17;
     return w->rng;
-}
-
-static struct wire_op *op_of(struct emu_wire *w, uint64_t n)
-{
-    return &w->op[n % OPS];
-}
-
-static void kick(void)
-{
-    pthread_mutex_lock(&engine.kick);
-    engine.kicks = true;
-    pthread_cond_signal(&engine.kicked);
-    pthread_mutex_unlock(&engine.kick);
 }
 
 /* ------------------------------------------------------- steps of an operation */
@@ -118,7 +57,7 @@ static uint64_t line_offset(const struct emu_desc *d)
 static void piece_range(const struct wire_op *op, unsigned k, uint64_t *from_p, uint64_t *to_p)
 {
     uint64_t start = line_offset(&op->desc), end = start + op->desc.length, lines = (end + LINE - 1) / LINE;
-    uint64_t each  = (lines + MAX_PIECES - 1) / MAX_PIECES, from, to;
+    uint64_t each  = (lines + EMU_WIRE_PIECES - 1) / EMU_WIRE_PIECES, from, to;
 
     each = (op->pieces == 1) ? end : each * LINE;
     from = k * each;
@@ -132,7 +71,7 @@ static void piece_range(const struct wire_op *op, unsigned k, uint64_t *from_p, 
 static void cut(struct emu_wire *w, struct wire_op *op)
 {
     uint64_t lines = (line_offset(&op->desc) + op->desc.length + LINE - 1) / LINE;
-    unsigned n     = (unsigned)((lines < 1) ? 1 : (lines < MAX_PIECES) ? lines : MAX_PIECES);
+    unsigned n     = (unsigned)((lines < 1) ? 1 : (lines < EMU_WIRE_PIECES) ? lines : EMU_WIRE_PIECES);
     unsigned free_;
 
     if (!w->strict || (op->desc.kind == EMU_OP_ARMW) || (op->desc.kind == EMU_OP_NOP)) {
@@ -328,7 +267,7 @@ static bool wants(const struct wire_op *op, uint64_t flag)
 /* May the next piece of operation n arrive?  *next_p is lowered to when it may. */
 static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *next_p)
 {
-    const struct wire_op *op   = op_of(w, n);
+    const struct wire_op *op   = emu_wire_op(w, n);
     bool                  last = op->next_piece + 1 == op->pieces;
     bool                  order = !w->strict || wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER);
 
@@ -340,7 +279,7 @@ static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *nex
         return false;
     }
     for (uint64_t i = w->done; i < n; i++) {
-        const struct wire_op *before = op_of(w, i);
+        const struct wire_op *before = emu_wire_op(w, i);
 
         if ((before->flow != op->flow) || before->landed) {
             continue;
@@ -363,11 +302,11 @@ static bool told_remotely(const struct wire_op *op)
 /* The notices of an operation that has landed, when it is their turn in the flow */
 static void tell(struct emu_wire *w, uint64_t n)
 {
-    struct wire_op *op     = op_of(w, n);
+    struct wire_op *op     = emu_wire_op(w, n);
     bool            remote = true, local = true;
 
     for (uint64_t i = w->done; i < n; i++) {
-        const struct wire_op *before = op_of(w, i);
+        const struct wire_op *before = emu_wire_op(w, i);
 
         if (before->flow == op->flow) {
             remote = remote && (before->remote_told || !told_remotely(before));
@@ -403,21 +342,19 @@ static void tell(struct emu_wire *w, uint64_t n)
 static void tell_all(struct emu_wire *w)
 {
     for (uint64_t n = w->done; n < w->sent; n++) {
-        if (op_of(w, n)->landed && !(op_of(w, n)->remote_told && op_of(w, n)->local_told)) {
+        if (emu_wire_op(w, n)->landed && !(emu_wire_op(w, n)->remote_told && emu_wire_op(w, n)->local_told)) {
             tell(w, n);
         }
     }
-    while ((w->done < w->sent) && op_of(w, w->done)->landed && op_of(w, w->done)->remote_told &&
-           op_of(w, w->done)->local_told) {
+    while ((w->done < w->sent) && emu_wire_op(w, w->done)->landed && emu_wire_op(w, w->done)->remote_told &&
+           emu_wire_op(w, w->done)->local_told) {
         w->done++;
     }
 }
 
-/* One step of the VCQ (locked).  Returns false when nothing can be done now; *next_p
- * is then lowered to when something can. */
-static bool step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
+bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
 {
-    bool     can_send = (w->sent < w->posted) && (w->sent < w->done + WINDOW) && !op_of(w, w->sent)->held;
+    bool     can_send = (w->sent < w->posted) && (w->sent < w->done + WINDOW) && !emu_wire_op(w, w->sent)->held;
     uint64_t n = w->done;
 
     if (can_send && (!w->strict || (draw(w) % 2 == 0))) {
@@ -439,7 +376,7 @@ static bool step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
         n = found ? n : w->sent;
     }
 
-    struct wire_op *op = op_of(w, n);
+    struct wire_op *op = emu_wire_op(w, n);
     if (!op->sent) {
         send_op(w, op);
     } else {
@@ -449,169 +386,6 @@ static bool step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
         tell_all(w);
     }
     return true;
-}
-
-/* ------------------------------------------------------------------ the thread */
-
-static void *engine_main(void *arg)
-{
-    uint64_t turns = 0;
-
-    (void)arg;
-    for (;;) {
-        uint64_t next = UINT64_MAX, now = now_ns();
-        bool     busy = false;
-
-        pthread_mutex_lock(&engine.lock);
-        for (struct emu_wire *w = engine.wires; w != NULL; w = w->next) {
-            atomic_store(&w->wanted, true);
-            pthread_mutex_lock(&w->vcq->lock);
-            atomic_store(&w->wanted, false);
-            for (unsigned i = 0; (i < STEPS) && step(w, now, &next); i++) {
-                busy = true;
-            }
-            pthread_mutex_unlock(&w->vcq->lock);
-        }
-        pthread_mutex_unlock(&engine.lock);
-        if (busy) {
-            /* Now and then the program gets far ahead.  Not often: where it spins on
-             * the same CPU, each time costs what the scheduler gives it. */
-            if (++turns % 256 == 0) {
-                nanosleep(&(struct timespec){0, 20000}, NULL);
-            }
-            continue;
-        }
-        pthread_mutex_lock(&engine.kick);
-        if (engine.stop) {
-            pthread_mutex_unlock(&engine.kick);
-            return NULL;
-        }
-        if (!engine.kicks && (next == UINT64_MAX)) {
-            pthread_cond_wait(&engine.kicked, &engine.kick);
-        } else if (!engine.kicks) {
-            uint64_t        wait = (next > now) ? next - now : 0;
-            struct timespec ts;
-
-            clock_gettime(CLOCK_REALTIME, &ts);
-            wait += (uint64_t)ts.tv_nsec;
-            ts.tv_sec += (time_t)(wait / 1000000000u);
-            ts.tv_nsec = (long)(wait % 1000000000u);
-            pthread_cond_timedwait(&engine.kicked, &engine.kick, &ts);
-        }
-        engine.kicks = false;
-        pthread_mutex_unlock(&engine.kick);
-    }
-}
-
-static bool engine_start(void)
-{
-    sigset_t all, old;
-
-    if (engine.running) {
-        return true;
-    }
-    sigfillset(&all); /* the program's signals are for its threads; ours we need (emu_fault.c) */
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    engine.stop    = false;
-    engine.running = pthread_create(&engine.thread, NULL, engine_main, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return engine.running;
-}
-
-int emu_wire_init(struct emu_vcq *vcq)
-{
-    struct emu_wire *w = calloc(1, sizeof(*w));
-    bool             ok;
-
-    if (w == NULL) {
-        return UTOFU_ERR_OUT_OF_MEMORY;
-    }
-    w->vcq    = vcq;
-    w->strict = emu_g.env.strict;
-    w->rng    = ((emu_g.env.seed ^ emu_coords_key(emu_g.coords)) + vcq->tni + 1) * 0x9e3779b97f4a7c15ull | 1;
-    vcq->wire = w;
-    pthread_mutex_lock(&engine.lock);
-    ok = engine_start();
-    if (ok) {
-        w->next      = engine.wires;
-        engine.wires = w;
-    }
-    pthread_mutex_unlock(&engine.lock);
-    if (!ok) {
-        vcq->wire = NULL;
-        free(w);
-        return UTOFU_ERR_OUT_OF_RESOURCE;
-    }
-    return UTOFU_SUCCESS;
-}
-
-/* Carry out all that is left, at once (VCQ locked). */
-static void drain(struct emu_wire *w)
-{
-    uint64_t next = UINT64_MAX;
-
-    for (uint64_t n = w->sent; n < w->posted; n++) {
-        op_of(w, n)->held = false;
-    }
-    while (step(w, UINT64_MAX, &next)) {
-    }
-}
-
-void emu_wire_fini(struct emu_vcq *vcq)
-{
-    struct emu_wire *w = vcq->wire;
-
-    if (w == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&engine.lock);
-    for (struct emu_wire **link = &engine.wires; *link != NULL; link = &(*link)->next) {
-        if (*link == w) {
-            *link = w->next;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&engine.lock);
-    pthread_mutex_lock(&vcq->lock);
-    drain(w);
-    vcq->wire = NULL;
-    pthread_mutex_unlock(&vcq->lock);
-    for (unsigned i = 0; i < OPS; i++) {
-        free(w->op[i].buf);
-    }
-    free(w);
-}
-
-void emu_wire_stop(void)
-{
-    if (!engine.running) {
-        return;
-    }
-    pthread_mutex_lock(&engine.kick);
-    engine.stop  = true;
-    engine.kicks = true;
-    pthread_cond_signal(&engine.kicked);
-    pthread_mutex_unlock(&engine.kick);
-    pthread_mutex_lock(&engine.lock);
-    for (struct emu_wire *w = engine.wires; w != NULL; w = w->next) {
-        pthread_mutex_lock(&w->vcq->lock);
-        drain(w);
-        pthread_mutex_unlock(&w->vcq->lock);
-    }
-    pthread_mutex_unlock(&engine.lock);
-    pthread_join(engine.thread, NULL);
-    engine.running = false;
-}
-
-void emu_wire_forget(void)
-{
-    pthread_mutex_init(&engine.lock, NULL);
-    pthread_mutex_init(&engine.kick, NULL);
-    pthread_cond_init(&engine.kicked, NULL);
-    engine.running = engine.stop = engine.kicks = false;
-    engine.wires                                = NULL;
 }
 
 /* -------------------------------------------------------- the VCQ's side (locked) */
@@ -646,7 +420,7 @@ uint32_t emu_wire_unread(const struct emu_vcq *vcq)
 uint32_t emu_wire_room(const struct emu_vcq *vcq)
 {
     const struct emu_wire *w   = vcq->wire;
-    uint32_t               toq = EMU_TOQ_ENTRIES - (uint32_t)(w->posted - w->tcq_read), ops = OPS - (uint32_t)(w->posted - w->done);
+    uint32_t               toq = EMU_TOQ_ENTRIES - (uint32_t)(w->posted - w->tcq_read), ops = EMU_WIRE_OPS - (uint32_t)(w->posted - w->done);
 
     return (toq < ops) ? toq : ops;
 }
@@ -654,7 +428,7 @@ uint32_t emu_wire_room(const struct emu_vcq *vcq)
 int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns)
 {
     struct emu_wire *w    = vcq->wire;
-    struct wire_op  *op   = op_of(w, w->posted);
+    struct wire_op  *op   = emu_wire_op(w, w->posted);
     uint64_t         path = d->flags & EMU_PATH_FLAGS, bits;
 
     *op        = (struct wire_op){.desc = *d, .cbdata = cbdata, .fail = fail};
@@ -664,9 +438,9 @@ int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, i
     op->held   = true;
     op->ready  = 0;
     if (delay_ns != 0) {
-        op->ready = now_ns() + delay_ns;
+        op->ready = emu_wire_now() + delay_ns;
     } else if (w->strict && !(d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) && (draw(w) % 4 == 0)) {
-        op->ready = now_ns() + draw(w) % 100000; /* others overtake it */
+        op->ready = emu_wire_now() + draw(w) % 100000; /* others overtake it */
     }
     cut(w, op);
     w->posted++;
@@ -677,10 +451,10 @@ void emu_wire_start(struct emu_vcq *vcq)
 {
     struct emu_wire *w = vcq->wire;
 
-    for (uint64_t n = w->posted; (n-- > w->sent) && op_of(w, n)->held;) {
-        op_of(w, n)->held = false;
+    for (uint64_t n = w->posted; (n-- > w->sent) && emu_wire_op(w, n)->held;) {
+        emu_wire_op(w, n)->held = false;
     }
-    kick();
+    emu_wire_kick();
 }
 
 int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)
@@ -688,7 +462,7 @@ int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)
     struct emu_wire *w = vcq->wire;
 
     while (w->tcq_read < w->sent) {
-        const struct wire_op *op = op_of(w, w->tcq_read++);
+        const struct wire_op *op = emu_wire_op(w, w->tcq_read++);
 
         if ((op->tcq_code != UTOFU_SUCCESS) || wants(op, UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
             *cbdata = op->cbdata;

@@ -35,6 +35,11 @@ def pytest_addoption(parser):
         action="store_true",
         help="the library is a machine's: leave out what only an emulator can do",
     )
+    group.addoption(
+        "--aarch64-all",
+        action="store_true",
+        help="run all tests under user-mode qemu, not a sample",
+    )
 
 
 @dataclass(frozen=True)

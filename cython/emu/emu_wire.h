@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_wire.h - operations on their way: what emu_wire.c (one operation after the
+ * other) and emu_wire_thread.c (when, and for which VCQ) share.
+ */
+#ifndef EMU_WIRE_H
+#define EMU_WIRE_H
+
+#include "emu_modes.h"
+
+#define EMU_WIRE_PIECES 32u
+#define EMU_WIRE_OPS    (4 * EMU_TOQ_ENTRIES) /* posted and not done; the TOQ counts to the TCQ notice only */
+
+struct wire_op {
+    struct emu_desc    desc;
+    void               *cbdata;
+    uint64_t           flow;  /* remote VCQ and path: order holds within it */
+    uint64_t           ready; /* ns: does not arrive before */
+    char               *buf;  /* what travels, of put and get */
+    struct emu_carried carried;
+    int                fail;  /* injected result */
+    int                tcq_code, code;
+    bool               held, sent, read, landed, remote_told, local_told;
+    uint8_t            pieces, next_piece;
+    uint8_t            order[EMU_WIRE_PIECES];
+};
+
+struct emu_wire {
+    struct emu_vcq  *vcq;
+    struct emu_wire *next;
+    bool            strict;
+    _Atomic bool    wanted; /* the thread waits for the lock of the VCQ */
+    uint64_t        rng;
+    /* operation number n is op[n % EMU_WIRE_OPS]; done and tcq_read <= sent <= posted */
+    _Atomic uint64_t posted, sent, tcq_read, done; /* written with the VCQ locked */
+    struct wire_op  op[EMU_WIRE_OPS];
+};
+
+EMU_INLINE struct wire_op *emu_wire_op(struct emu_wire *w, uint64_t n)
+{
+    return &w->op[n % EMU_WIRE_OPS];
+}
+
+/* emu_wire.c: one step of the VCQ (locked).  Returns false when nothing can be done
+ * now; *next_p is then lowered to when something can. */
+bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p);
+/* emu_wire_thread.c: there is something to do. */
+void emu_wire_kick(void);
+uint64_t emu_wire_now(void); /* ns */
+
+#endif /* EMU_WIRE_H */
