@@ -77,6 +77,10 @@ def compile_c(cc, include_dir, lib_dir, tmp_path_factory):
     return build
 
 
+def _default_sigint():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Processes:
     """Starts processes in groups of their own and ends them all."""
 
@@ -89,6 +93,8 @@ class Processes:
         kwargs.setdefault("stderr", subprocess.STDOUT)
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         kwargs.setdefault("text", True)
+        # A shell's background job ignores SIGINT, and so would all it starts.
+        kwargs.setdefault("preexec_fn", _default_sigint)
         process = subprocess.Popen(command, start_new_session=True, **kwargs)
         self.started.append(process)
         return process
