@@ -32,7 +32,7 @@
  * call to the first look at the clock and from the last one to the return; from the
  * data to the notice, and the poll that finds it. */
 #define ENTRY_NS     45u
-#define REACTION_NS  35u
+#define REACTION_NS  45u
 #define NOTICE_NS    65u
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
