@@ -24,11 +24,11 @@ static uint32_t tofu_am_large_size(const tofu_iface_t *iface)
 void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
 {
     address->vcq_id      = iface->vcq_id;
-    address->small_count = iface->config.rx_short_slots;
-    address->small_size  = TOFU_AM_SMALL_SIZE;
-    address->large_count = iface->config.rx_slots;
-    address->large_size  = tofu_am_large_size(iface);
-    address->seg_size    = (uint32_t)iface->config.am_seg_size;
+    address->geometry.small_count = iface->config.rx_short_slots;
+    address->geometry.small_size  = TOFU_AM_SMALL_SIZE;
+    address->geometry.large_count = iface->config.rx_slots;
+    address->geometry.large_size  = tofu_am_large_size(iface);
+    address->geometry.seg_size    = (uint32_t)iface->config.am_seg_size;
     address->incarnation = iface->am->incarnation;
 }
 

@@ -43,6 +43,8 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
 #define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
+#define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back */
+#define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in 10 ms */
 #define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
 
 typedef struct tofu_slot_header { /* in front of a message in a large slot */
@@ -120,17 +122,19 @@ struct tofu_chan {
     uint32_t          tries;
     uint32_t          refs;    /* eps */
     uint64_t          retry_ms;
-    uint64_t          since_ms; /* it waits, or has no ep */
+    uint64_t          since_ms; /* it waits */
+    uint64_t          idle_ms;  /* it was used last, or lost its last ep */
+    uint64_t          tick_ms;  /* it was looked at last */
+    uint64_t          seen;     /* what tofu_chan_moved saw */
     utofu_stadd_t     slots;   /* of the peer */
     utofu_stadd_t     table;
-    tofu_address_t    remote;
     tofu_link_t       link;    /* in am->waiting; empty: not */
     tofu_link_t       all;     /* in am->chans, while it holds or wants slots */
 };
 
-/* The channel of a peer, made on the first call; counts the caller. */
-tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
-                            tofu_chan_t **chan_p);
+/* The channel of a peer, made on the first call; counts the caller.  Eps have none
+ * before their first message: most eps of a large job never send one. */
+tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p);
 void tofu_chan_put(tofu_chan_t *chan);
 /* Is there credit?  Looks into the mailbox when the cached count is 0. */
 int tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls);
@@ -205,6 +209,7 @@ struct tofu_am {
     tofu_link_t    gone;
     tofu_link_t    waiting;   /* tofu_chan_t::link */
     tofu_link_t    chans;     /* tofu_chan_t::all */
+    tofu_chan_t    no_chan;   /* of eps that have none: never any credit */
     int            short_of_slots;
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */

@@ -25,8 +25,7 @@ static void tofu_chan_wait(tofu_chan_t *chan)
     }
 }
 
-tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
-                            tofu_chan_t **chan_p)
+tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p)
 {
     tofu_iface_t *iface = peer->iface;
     tofu_chan_t  *chan  = peer->chan;
@@ -54,12 +53,6 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, const tofu_address_t *remote,
         tofu_list_init(&chan->link);
         tofu_list_init(&chan->all);
         peer->chan = chan;
-    }
-    if (chan->remote.incarnation != remote->incarnation) {
-        /* another process has the VCQ by now; what the one before it lent went
-         * with it */
-        tofu_chan_reset(chan);
-        chan->remote = *remote;
     }
     ++chan->refs;
     *chan_p = chan;
@@ -145,8 +138,8 @@ void tofu_chan_put(tofu_chan_t *chan)
         return;
     }
     /* Slots are kept for a while: eps come and go.  See tofu_chans_tick. */
-    chan->want     = 0;
-    chan->since_ms = chan->peer->iface->now_ms;
+    chan->want    = 0;
+    chan->idle_ms = chan->peer->iface->now_ms;
 }
 
 /* ----------------------------------------------------------------- credit */
@@ -307,19 +300,20 @@ static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
     uint64_t          first = grant & 0xffffffffu;
     uint64_t          count = grant >> 32;
     utofu_stadd_t     base  = chan->slots;
-    uint32_t          total = (i == TOFU_AM_SMALL) ? chan->remote.small_count :
-                                                     chan->remote.large_count;
+    const tofu_geometry_t *geometry = chan->peer->geometry;
+    uint32_t          total = (i == TOFU_AM_SMALL) ? geometry->small_count :
+                                                     geometry->large_count;
 
     if ((count == 0) || (first + count > total)) {
         return 0;
     }
-    cls->size = chan->remote.small_size;
+    cls->size = geometry->small_size;
     if (i == TOFU_AM_LARGE) {
-        uint64_t small = (uint64_t)chan->remote.small_count *
-                         chan->remote.small_size;
+        uint64_t small = (uint64_t)geometry->small_count *
+                         geometry->small_size;
         base     += (small + TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN *
                 TOFU_AM_SLOT_ALIGN;
-        cls->size = chan->remote.large_size;
+        cls->size = geometry->large_size;
     }
     cls->begin = base + first * cls->size;
     cls->end   = cls->begin + count * cls->size;
@@ -352,6 +346,7 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
         chan->state    = TOFU_CHAN_OPEN;
         chan->want     = 0;
         chan->since_ms = iface->now_ms;
+        chan->idle_ms  = iface->now_ms;
         tofu_list_del(&chan->link);
         return 1;
     }
@@ -402,31 +397,69 @@ unsigned tofu_chans_progress(tofu_iface_t *iface)
     return count;
 }
 
+/* Has it sent anything since this was asked last? */
+static int tofu_chan_moved(tofu_chan_t *chan)
+{
+    uint64_t state = 0;
+    unsigned i;
+
+    for (i = 0; i < TOFU_AM_CLASSES; ++i) {
+        state = (state * TOFU_CLAIM_KEY) ^ chan->cls[i].next ^
+                ((uint64_t)chan->cls[i].left << 32) ^ chan->cls[i].acked;
+    }
+    if (state == chan->seen) {
+        return 0;
+    }
+    chan->seen = state;
+    return 1;
+}
+
+/* Give back what is asked for, or of no use: without an ep for a moment, or
+ * without a message for long. */
+static void tofu_chan_tick_open(tofu_chan_t *chan, uint64_t now_ms)
+{
+    if (chan->refs > 0) {
+        if (chan->want || tofu_chan_moved(chan)) {
+            chan->idle_ms = now_ms;
+        }
+    } else {
+        chan->want = 0;
+    }
+    if (tofu_chan_recalled(chan) ||
+        (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
+                                                       TOFU_AM_IDLE_MS))) {
+        tofu_chan_release(chan);
+    }
+}
+
+/* Looks at a bounded number of channels, in turn: a sender that talked to many
+ * peers pays no more for one tick than one that talks to few. */
 void tofu_chans_tick(tofu_iface_t *iface)
 {
-    tofu_am_t   *am   = iface->am;
-    tofu_link_t *link = am->chans.next;
+    tofu_am_t   *am = iface->am;
+    tofu_chan_t *chan;
+    unsigned    i;
 
-    while (link != &am->chans) {
-        tofu_chan_t *chan = tofu_container(link, tofu_chan_t, all);
-
-        if ((chan->state == TOFU_CHAN_OPEN) &&
-            (tofu_chan_recalled(chan) ||
-             ((chan->refs == 0) &&
-              (iface->now_ms - chan->since_ms >= TOFU_AM_IDLE_MS)))) {
-            tofu_chan_release(chan);
+    for (i = 0; (i < TOFU_AM_CHANS_PER_TICK) && !tofu_list_empty(&am->chans);
+         ++i) {
+        chan = tofu_container(am->chans.next, tofu_chan_t, all);
+        if (chan->tick_ms == iface->now_ms) {
+            return; /* all were seen in this tick */
+        }
+        chan->tick_ms = iface->now_ms;
+        tofu_list_del(&chan->all);
+        tofu_list_add(&am->chans, &chan->all);
+        if (chan->state == TOFU_CHAN_OPEN) {
+            tofu_chan_tick_open(chan, iface->now_ms);
         }
         if ((chan->want || (chan->state == TOFU_CHAN_ASKED)) &&
             (iface->now_ms - chan->since_ms >= TOFU_AM_PROBE_MS)) {
+            /* a post may fail the peer, and take its channel out of the list */
             if (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u, 0) ==
                 TOFU_ERR_NO_RESOURCE) {
                 return; /* the next tick goes on */
             }
             chan->since_ms = iface->now_ms;
-            link           = am->chans.next; /* a post may fail a peer, and
-                                                take its channel out */
-            continue;
         }
-        link = link->next;
     }
 }

@@ -33,6 +33,12 @@ static TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep,
     if (status != TOFU_OK) {
         return status;
     }
+    if (ep->chan == &ep->iface->am->no_chan) {
+        status = tofu_chan_get(ep->peer, &ep->chan);
+        if (status != TOFU_OK) {
+            return status;
+        }
+    }
     if (!tofu_chan_has_credit(ep->chan, cls)) {
         tofu_chan_want(ep->chan);
         return tofu_ep_starve(ep, (cls == TOFU_AM_SMALL) ?

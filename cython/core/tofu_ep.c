@@ -30,10 +30,11 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
     if (status != TOFU_OK) {
         goto err_free;
     }
-    status = tofu_chan_get(ep->peer, &address, &ep->chan);
+    status = tofu_peer_set_address(ep->peer, &address);
     if (status != TOFU_OK) {
         goto err_free;
     }
+    ep->chan        = &iface->am->no_chan;
     ep->flags       = TOFU_EP_AM_FIRST;
     ep->iface       = iface;
     ep->rma_vcq     = TOFU_NO_VCQ;
@@ -77,7 +78,9 @@ void tofu_ep_destroy(tofu_ep_t *ep)
     if (ep->targets != ep->inline_targets) {
         free(ep->targets);
     }
-    tofu_chan_put(ep->chan);
+    if (ep->chan != &iface->am->no_chan) {
+        tofu_chan_put(ep->chan);
+    }
     free(ep);
 }
 
@@ -90,7 +93,7 @@ int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
     return (tofu_wire_unpack_address(iface_addr, iface_addr_len, &address,
                                      reason, sizeof(reason)) == TOFU_OK) &&
            (address.vcq_id == ep->peer->vcq_id) &&
-           (address.incarnation == ep->chan->remote.incarnation);
+           (address.incarnation == ep->peer->incarnation);
 }
 
 tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep)

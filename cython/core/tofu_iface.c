@@ -282,9 +282,10 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
                                        size_t size, tofu_address_t *address_p,
                                        char *reason, size_t reason_size)
 {
-    utofu_stadd_t  stadd;
-    tofu_address_t a;
-    tofu_status_t  status;
+    const tofu_geometry_t *g;
+    utofu_stadd_t         stadd;
+    tofu_address_t        a;
+    tofu_status_t         status;
 
     status = tofu_wire_unpack_address(buffer, size, &a, reason, reason_size);
     if (status != TOFU_OK) {
@@ -298,18 +299,19 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
                  (unsigned long long)a.vcq_id);
         return TOFU_ERR_INVALID_PARAM;
     }
-    if ((a.small_size != TOFU_AM_SMALL_SIZE) ||
-        (a.large_size < sizeof(tofu_slot_header_t) + a.seg_size) ||
-        (a.small_count < TOFU_AM_MIN_WINDOW) ||
-        (a.large_count < TOFU_AM_MIN_WINDOW)) {
+    g = &a.geometry;
+    if ((g->small_size != TOFU_AM_SMALL_SIZE) ||
+        (g->large_size < sizeof(tofu_slot_header_t) + g->seg_size) ||
+        (g->small_count < TOFU_AM_MIN_WINDOW) ||
+        (g->large_count < TOFU_AM_MIN_WINDOW)) {
         snprintf(reason, reason_size,
                  "the iface address describes receive slots that can't be");
         return TOFU_ERR_INVALID_PARAM;
     }
-    if (a.seg_size < iface->config.am_seg_size) {
+    if (g->seg_size < iface->config.am_seg_size) {
         snprintf(reason, reason_size,
                  "the peer takes messages of %u bytes, this side sends up to "
-                 "%zu: both need the same am_seg_size", a.seg_size,
+                 "%zu: both need the same am_seg_size", g->seg_size,
                  iface->config.am_seg_size);
         return TOFU_ERR_UNREACHABLE;
     }

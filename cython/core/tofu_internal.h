@@ -50,6 +50,14 @@ typedef struct tofu_chan   tofu_chan_t;
 typedef struct tofu_lender tofu_lender_t;
 typedef struct tofu_cursor tofu_cursor_t;
 
+/* The receive slots of an iface, as its address tells them.  Peers that have the
+ * same share one record. */
+typedef struct tofu_geometry {
+    uint32_t small_count, small_size;
+    uint32_t large_count, large_size; /* large_size: slot, header included */
+    uint32_t seg_size;
+} tofu_geometry_t;
+
 /*
  * EDATA, one byte:
  *   1sssssss  an operation with a local notice; s counts them per peer
@@ -98,7 +106,9 @@ struct tofu_peer {
     utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
     uint8_t        seq;       /* of the next operation */
     uint8_t        probing;   /* a probe is in flight */
-    tofu_chan_t    *chan;     /* AM, as sender */
+    uint32_t       incarnation; /* of the iface there, from its address */
+    const tofu_geometry_t *geometry; /* of its slots; NULL: an md's VCQ */
+    tofu_chan_t    *chan;     /* AM, as sender; NULL before the first message */
     tofu_lender_t  *lender;   /* AM, as receiver: what it was lent */
 };
 
@@ -222,7 +232,7 @@ struct tofu_ep {
     tofu_iface_t   *iface;
     utofu_vcq_id_t rma_vcq;  /* the RMA target used last, if it is in targets */
     tofu_peer_t    *rma_peer;
-    tofu_chan_t    *chan;
+    tofu_chan_t    *chan;    /* of the peer; am->no_chan before its first AM */
     tofu_peer_t    *peer;    /* of AM */
 
     uint32_t       num_targets, max_targets;
@@ -243,6 +253,11 @@ _Static_assert(sizeof(struct tofu_ep) <= 256, "an ep is at most 256 bytes");
 /* ------------------------------------------------------------------ iface */
 
 typedef struct tofu_am tofu_am_t; /* tofu_am.h */
+
+typedef struct tofu_geometry_node {
+    struct tofu_geometry_node *next;
+    tofu_geometry_t           geometry;
+} tofu_geometry_node_t;
 
 typedef struct tofu_op_chunk {
     struct tofu_op_chunk *next;
@@ -306,6 +321,7 @@ struct tofu_iface {
 
     tofu_peer_t           **peers;     /* hash table */
     size_t                num_peers, max_peers;
+    tofu_geometry_node_t  *geometries;
     tofu_op_chunk_t       *op_chunks;
     tofu_bounce_t         *bounce_array;
     tofu_mem_t            *bounce_mem;
@@ -341,11 +357,9 @@ enum {
 uint32_t tofu_wire_checksum(const void *data, size_t size);
 
 typedef struct tofu_address { /* a packed iface address, in words */
-    utofu_vcq_id_t vcq_id;
-    uint32_t       small_count, small_size;
-    uint32_t       large_count, large_size; /* large_size: slot, header included */
-    uint32_t       seg_size;
-    uint32_t       incarnation; /* tells ifaces that had the VCQ ID one after
+    utofu_vcq_id_t  vcq_id;
+    tofu_geometry_t geometry;
+    uint32_t        incarnation; /* tells ifaces that had the VCQ ID one after
                                    the other apart */
 } tofu_address_t;
 
@@ -410,6 +424,9 @@ tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id);
 /* Find or make. */
 tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
                             tofu_peer_t **peer_p);
+/* The iface at the peer is the one of this address from now on. */
+tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
+                                    const tofu_address_t *address);
 /* An operation of which nobody keeps a record failed, or the peer is gone
  * (status of MRQ_PEER): the eps that may have posted it fail. */
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone);

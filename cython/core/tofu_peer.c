@@ -96,6 +96,46 @@ tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
     return TOFU_OK;
 }
 
+/* The iface's one record of a geometry. */
+static const tofu_geometry_t *tofu_geometry_get(tofu_iface_t *iface,
+                                                const tofu_geometry_t *geometry)
+{
+    tofu_geometry_node_t *node;
+
+    for (node = iface->geometries; node != NULL; node = node->next) {
+        if (!memcmp(&node->geometry, geometry, sizeof(*geometry))) {
+            return &node->geometry;
+        }
+    }
+    node = malloc(sizeof(*node));
+    if (node == NULL) {
+        return NULL;
+    }
+    node->geometry    = *geometry;
+    node->next        = iface->geometries;
+    iface->geometries = node;
+    return &node->geometry;
+}
+
+tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
+                                    const tofu_address_t *address)
+{
+    const tofu_geometry_t *geometry = tofu_geometry_get(peer->iface,
+                                                        &address->geometry);
+
+    if (geometry == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    if ((peer->chan != NULL) && (peer->incarnation != address->incarnation)) {
+        /* another process has the VCQ by now; what the one before it lent went
+         * with it */
+        tofu_chan_reset(peer->chan);
+    }
+    peer->geometry    = geometry;
+    peer->incarnation = address->incarnation;
+    return TOFU_OK;
+}
+
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
 {
     tofu_iface_t *iface = peer->iface;
@@ -124,7 +164,8 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
 
 void tofu_peers_free(tofu_iface_t *iface)
 {
-    size_t i;
+    tofu_geometry_node_t *node;
+    size_t               i;
 
     for (i = 0; i < iface->max_peers; ++i) {
         if (iface->peers[i] != NULL) {
@@ -133,4 +174,8 @@ void tofu_peers_free(tofu_iface_t *iface)
         }
     }
     free(iface->peers);
+    while ((node = iface->geometries) != NULL) {
+        iface->geometries = node->next;
+        free(node);
+    }
 }

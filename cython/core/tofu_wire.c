@@ -124,12 +124,12 @@ void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
 
     tofu_wire_put(p, TOFU_WIRE_MAGIC_ADDRESS, 4);
     tofu_wire_put(p + 4, TOFU_WIRE_VERSION, 2);
-    tofu_wire_put(p + 6, address->small_size, 2);
+    tofu_wire_put(p + 6, address->geometry.small_size, 2);
     tofu_wire_put(p + 8, address->vcq_id, 8);
-    tofu_wire_put(p + 16, address->small_count, 4);
-    tofu_wire_put(p + 20, address->large_count, 4);
-    tofu_wire_put(p + 24, address->large_size, 4);
-    tofu_wire_put(p + 28, address->seg_size, 4);
+    tofu_wire_put(p + 16, address->geometry.small_count, 4);
+    tofu_wire_put(p + 20, address->geometry.large_count, 4);
+    tofu_wire_put(p + 24, address->geometry.large_size, 4);
+    tofu_wire_put(p + 28, address->geometry.seg_size, 4);
     tofu_wire_put(p + 32, address->incarnation, 4);
     tofu_wire_put(p + 36, tofu_wire_checksum(p, 36), 4);
 }
@@ -161,12 +161,12 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
         snprintf(reason, reason_size, "iface address is damaged (checksum)");
         return TOFU_ERR_INVALID_PARAM;
     }
-    a.small_size  = (uint32_t)tofu_wire_get(p + 6, 2);
+    a.geometry.small_size = (uint32_t)tofu_wire_get(p + 6, 2);
     a.vcq_id      = tofu_wire_get(p + 8, 8);
-    a.small_count = (uint32_t)tofu_wire_get(p + 16, 4);
-    a.large_count = (uint32_t)tofu_wire_get(p + 20, 4);
-    a.large_size  = (uint32_t)tofu_wire_get(p + 24, 4);
-    a.seg_size    = (uint32_t)tofu_wire_get(p + 28, 4);
+    a.geometry.small_count = (uint32_t)tofu_wire_get(p + 16, 4);
+    a.geometry.large_count = (uint32_t)tofu_wire_get(p + 20, 4);
+    a.geometry.large_size = (uint32_t)tofu_wire_get(p + 24, 4);
+    a.geometry.seg_size = (uint32_t)tofu_wire_get(p + 28, 4);
     a.incarnation = (uint32_t)tofu_wire_get(p + 32, 4);
     *address_p    = a;
     return TOFU_OK;
