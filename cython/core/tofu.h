@@ -110,8 +110,15 @@ void tofu_set_log(tofu_log_cb_t cb);
 
 /* ------------------------------------------------------------------- md */
 
+#define TOFU_TNI_AUTO (~0u)
+
 typedef struct tofu_md_config {
-    unsigned tni;          /* index into the usable TNIs */
+    unsigned tni;          /* index into the usable TNIs of the one that is used
+                              first; TOFU_TNI_AUTO: by the process's rank on its
+                              node, where the environment tells it */
+    unsigned tni_mask;     /* bits of the indices that may be used; 0: all */
+    size_t   stripe_thresh; /* bytes from which on a put or get may use another TNI
+                              than that of its iface, or several */
     size_t   arena_chunk;  /* bytes of address space taken at a time for
                               tofu_mem_alloc; 0: default */
 } tofu_md_config_t;
@@ -209,6 +216,7 @@ typedef struct tofu_iface_stats {
     uint64_t posts;                     /* uTofu operations */
     uint64_t dropped;                   /* bad arrivals, each logged once */
     uint64_t mrq_peak;                  /* most notices read in one progress */
+    uint64_t vcqs;                      /* that it posts from now: itself and lanes */
 } tofu_iface_stats_t;
 
 void tofu_iface_config_default(tofu_iface_config_t *config);

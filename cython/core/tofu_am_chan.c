@@ -221,7 +221,7 @@ static int tofu_chan_post_claim(tofu_chan_t *chan)
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
     if (status != TOFU_OK) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         if (status != TOFU_ERR_NO_RESOURCE) {
             tofu_peer_failed(peer, status, 1);
         }

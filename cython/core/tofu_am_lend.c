@@ -148,7 +148,7 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
     if (status != TOFU_OK) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         if (status != TOFU_ERR_NO_RESOURCE) {
             if (borrower) {
                 tofu_am_borrower_gone(peer);
@@ -191,7 +191,7 @@ void tofu_am_probed(tofu_op_t *op)
     if (op->status == TOFU_OK) {
         return;
     }
-    if (op->status == TOFU_ERR_CANCELED) {
+    if ((op->status == TOFU_ERR_CANCELED) || (op->epoch != peer->epoch)) {
         return;
     }
     /* dead, or no scratch page or mailbox there: not a VCQ of ours any more */

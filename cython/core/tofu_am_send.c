@@ -507,7 +507,7 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
     }
     /* The header may be on its way from the bounce buffer into a slot that holds
      * no message yet: whoever uses the two next writes them in order. */
-    tofu_op_free(iface, op);
+    tofu_op_free(op);
     tofu_am_bounce_put(iface, bounce);
     return (status == TOFU_ERR_NO_RESOURCE) ?
                    tofu_ep_starve(ep, TOFU_STARVED_TOQ) :

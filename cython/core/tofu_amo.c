@@ -132,7 +132,7 @@ static inline tofu_status_t tofu_amo_end(tofu_ep_t *ep, tofu_op_t *op,
     uint64_t     old_value;
 
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
@@ -140,7 +140,7 @@ static inline tofu_status_t tofu_amo_end(tofu_ep_t *ep, tofu_op_t *op,
     if (tofu_op_early(iface, ep->rma_peer,
                       TOFU_EDATA_OP | (ep->rma_peer->seq & 0x7f), &old_value)) {
         tofu_amo_result(op, old_value);
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return TOFU_OK;
     }
     tofu_op_posted(op, ep->rma_peer, 1);

@@ -34,7 +34,7 @@ static const struct {
 void tofu_attr_md(const tofu_md_t *md, tofu_md_attr_t *attr)
 {
     attr->backend          = md->backend;
-    attr->rkey_packed_size = TOFU_RKEY_SIZE;
+    attr->rkey_packed_size = tofu_rkey_packed_size(md);
     attr->max_alloc        = TOFU_MAX_ZCOPY;
     attr->max_reg          = TOFU_MAX_ZCOPY;
     attr->reg_overhead     = tofu_attr_perf[md->backend->kind].reg_overhead;

@@ -46,6 +46,7 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
     tofu_list_init(&ep->turn);
     tofu_list_init(&ep->failed);
     tofu_list_add(&iface->eps, &ep->eps);
+    tofu_lane_choose(ep);
     *ep_p = ep;
     return TOFU_OK;
 
@@ -71,6 +72,7 @@ void tofu_ep_destroy(tofu_ep_t *ep)
     if (iface->serving == ep) {
         iface->serving = NULL;
     }
+    tofu_lane_release(ep);
     tofu_ep_unschedule(ep);
     tofu_list_del(&ep->used);
     tofu_list_del(&ep->failed);

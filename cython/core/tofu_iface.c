@@ -53,25 +53,51 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
     return TOFU_OK;
 }
 
-static tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface)
+/* A VCQ on a CQ of its own, if another process can still have one that shares a CQ
+ * of that TNI: there are 9 CQs a TNI, and who comes last needs a VCQ, too. */
+static tofu_status_t tofu_iface_open_exclusive(tofu_iface_t *iface,
+                                               utofu_tni_id_t tni)
 {
-    tofu_md_t     *md = iface->md;
-    tofu_status_t status;
+    tofu_md_t       *md = iface->md;
+    tofu_status_t   status;
+    utofu_vcq_hdl_t probe;
+    utofu_vcq_id_t  id;
 
-    /* A CQ of one's own: no lock in the library, an MRQ of one's own.  There are
-     * few; a shared one must be thread-safe, for other VCQs of the CQ may be
-     * other threads'. */
-    status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_EXCLUSIVE, &iface->vcq,
+    status = tofu_vcq_open(md, tni, UTOFU_VCQ_FLAG_EXCLUSIVE, &iface->vcq,
                            &iface->vcq_id);
     if (status != TOFU_OK) {
-        iface->shared_vcq = 1;
-        status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_THREAD_SAFE, &iface->vcq,
-                               &iface->vcq_id);
+        return status;
     }
-    if (status != TOFU_OK) {
-        tofu_error("no VCQ for an iface on TNI %u: %s", md->tni,
-                   tofu_status_string(status));
+    if (tofu_vcq_open(md, tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &probe, &id) ==
+        TOFU_OK) {
+        md->fn.free_vcq(probe);
+        return TOFU_OK;
     }
+    md->fn.free_vcq(iface->vcq);
+    return TOFU_ERR_NO_DEVICE;
+}
+
+tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
+{
+    tofu_md_t     *md    = iface->md;
+    tofu_status_t status = TOFU_ERR_NO_DEVICE;
+    unsigned      i, tni = 0;
+
+    /* A CQ of one's own: no lock in the library, an MRQ of one's own.  There are
+     * few, so lanes do without; a shared one must be thread-safe, for other VCQs
+     * of the CQ may be other threads'. */
+    for (i = 0; (i < tnis) && (iface->owner == iface) &&
+                (status == TOFU_ERR_NO_DEVICE); ++i) {
+        tni    = (iface->first_tni + i) % md->num_tnis;
+        status = tofu_iface_open_exclusive(iface, md->tnis[tni]);
+    }
+    for (i = 0; (i < tnis) && (status == TOFU_ERR_NO_DEVICE); ++i) {
+        tni    = (iface->first_tni + i) % md->num_tnis;
+        status = tofu_vcq_open(md, md->tnis[tni], UTOFU_VCQ_FLAG_THREAD_SAFE,
+                               &iface->vcq, &iface->vcq_id);
+        iface->shared_vcq = (status == TOFU_OK);
+    }
+    iface->first_tni = tni;
     return status;
 }
 
@@ -101,7 +127,50 @@ static tofu_status_t tofu_iface_enlist(tofu_iface_t *iface)
     return TOFU_OK;
 }
 
-static void tofu_iface_delist(tofu_iface_t *iface)
+/* The rules of 4.3.2 and of tofu_attr_bound, and a place in the md. */
+tofu_status_t tofu_iface_set_limits(tofu_iface_t *iface)
+{
+    const tofu_iface_config_t *config = &iface->config;
+
+    iface->max_put     = iface->md->caps.max_putget_size;
+    iface->zcopy_flags = config->strong_order ?
+                                 UTOFU_ONESIDED_FLAG_STRONG_ORDER :
+                                 0;
+    if ((config->rndv_split > 0) && (config->rndv_split < iface->max_put)) {
+        iface->max_put = config->rndv_split;
+    }
+    iface->mrq_entries = tofu_attr_mrq_entries();
+    tofu_attr_bound(iface);
+    iface->posts_limit = iface->post_budget;
+    iface->early_skip  = config->early_complete ? 0 : UINT32_MAX; /* never */
+    return tofu_iface_enlist(iface);
+}
+
+tofu_iface_t *tofu_iface_new(tofu_md_t *md, const tofu_iface_config_t *config)
+{
+    /* cache lines of its own: ifaces of other threads are neighbours */
+    tofu_iface_t *iface = aligned_alloc(256, (sizeof(*iface) + 255) / 256 *
+                                                     256);
+
+    if (iface == NULL) {
+        return NULL;
+    }
+    memset(iface, 0, sizeof(*iface));
+    iface->md      = md;
+    iface->fn      = md->fn;
+    iface->config  = *config;
+    iface->owner   = iface;
+    iface->lane[0] = iface;
+    tofu_list_init(&iface->eps);
+    tofu_list_init(&iface->used);
+    tofu_list_init(&iface->turns);
+    tofu_list_init(&iface->failed);
+    tofu_list_init(&iface->done);
+    tofu_list_init(&iface->waiters);
+    return iface;
+}
+
+void tofu_iface_delist(tofu_iface_t *iface)
 {
     tofu_md_t *md = iface->md;
 
@@ -188,38 +257,29 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     if (status != TOFU_OK) {
         return status;
     }
-    /* cache lines of its own: ifaces of other threads are neighbours */
-    iface = aligned_alloc(256, (sizeof(*iface) + 255) / 256 * 256);
+    iface = tofu_iface_new(md, config);
     if (iface == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    memset(iface, 0, sizeof(*iface));
-    iface->md          = md;
-    iface->fn          = md->fn;
-    iface->config      = *config;
-    iface->max_put     = md->caps.max_putget_size;
-    iface->zcopy_flags = config->strong_order ?
-                                 UTOFU_ONESIDED_FLAG_STRONG_ORDER :
-                                 0;
-    if ((config->rndv_split > 0) && (config->rndv_split < iface->max_put)) {
-        iface->max_put = config->rndv_split;
-    }
-    tofu_list_init(&iface->eps);
-    tofu_list_init(&iface->used);
-    tofu_list_init(&iface->turns);
-    tofu_list_init(&iface->failed);
-    tofu_list_init(&iface->done);
-    tofu_list_init(&iface->waiters);
-
-    status = tofu_iface_open_vcq(iface);
+    /* ifaces of one md, which are different threads' as a rule, spread */
+    pthread_mutex_lock(&md->lock);
+    iface->first_tni = md->opened++ % md->num_tnis;
+    pthread_mutex_unlock(&md->lock);
+    status = tofu_iface_open_vcq(iface, md->num_tnis);
     if (status != TOFU_OK) {
+        tofu_error("no VCQ for an iface is left on %u TNIs of this node: %s",
+                   md->num_tnis, tofu_status_string(status));
         goto err_free;
     }
-    iface->mrq_entries = tofu_attr_mrq_entries();
-    tofu_attr_bound(iface);
-    iface->posts_limit = iface->post_budget;
-    iface->early_skip  = config->early_complete ? 0 : UINT32_MAX; /* never */
-    status = tofu_iface_enlist(iface);
+    if (iface->shared_vcq) {
+        /* once is enough to be told */
+        tofu_log(atomic_exchange(&md->told_shared, 1) ? 3 : 1,
+                 "no CQ is left on this node for an iface of its own: VCQ %#llx"
+                 " shares one with others, which costs locks and seven eighths "
+                 "of the receive slots", (unsigned long long)iface->vcq_id);
+    }
+    iface->stripe_thresh = (md->num_tnis > 1) ? md->stripe_thresh : SIZE_MAX;
+    status               = tofu_iface_set_limits(iface);
     if (status != TOFU_OK) {
         goto err_free_vcq;
     }
@@ -254,6 +314,7 @@ void tofu_iface_close(tofu_iface_t *iface)
             tofu_ep_destroy(tofu_container(iface->eps.next, tofu_ep_t, eps));
         }
     }
+    tofu_lanes_close(iface);
     tofu_ops_cancel(iface);
     tofu_iface_release(iface);
     free(iface);
@@ -266,8 +327,16 @@ void tofu_iface_query(tofu_iface_t *iface, tofu_iface_attr_t *attr)
 
 void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats)
 {
+    unsigned i;
+
     *stats       = iface->stats;
-    stats->posts = iface->posts;
+    stats->posts = 0;
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (iface->lane[i] != NULL) {
+            stats->posts += iface->lane[i]->posts;
+            ++stats->vcqs;
+        }
+    }
 }
 
 void tofu_iface_get_address(tofu_iface_t *iface, void *buffer)

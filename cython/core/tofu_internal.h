@@ -49,6 +49,7 @@ typedef struct tofu_bounce tofu_bounce_t;
 typedef struct tofu_chan   tofu_chan_t;
 typedef struct tofu_lender tofu_lender_t;
 typedef struct tofu_cursor tofu_cursor_t;
+typedef struct tofu_stripe tofu_stripe_t;
 
 /* The receive slots of an iface, as its address tells them.  Peers that have the
  * same share one record. */
@@ -106,6 +107,8 @@ struct tofu_peer {
     utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
     uint8_t        seq;       /* of the next operation */
     uint8_t        probing;   /* a probe is in flight */
+    uint8_t        epoch;     /* counts the ifaces that had the VCQ ID */
+    utofu_vcq_id_t post_id;   /* vcq_id, with the path that the lane takes */
     uint32_t       incarnation; /* of the iface there, from its address */
     const tofu_geometry_t *geometry; /* of its slots; NULL: an md's VCQ */
     tofu_chan_t    *chan;     /* AM, as sender; NULL before the first message */
@@ -146,6 +149,7 @@ struct tofu_cursor {
 };
 
 struct tofu_op {
+    tofu_iface_t      *lane;   /* whose VCQ it is posted from; for good */
     tofu_link_t       link;    /* in a peer's FIFO or a list of waiters */
     tofu_link_t       done;    /* in iface->done */
     tofu_peer_t       *peer;
@@ -160,6 +164,7 @@ struct tofu_op {
     uint8_t           edata;
     int8_t            status;
     uint8_t           in_use;
+    uint8_t           epoch;   /* of the peer when it was posted */
     union {
         struct {
             void    *result;
@@ -172,7 +177,8 @@ struct tofu_op {
             size_t           length;
         } get;
         struct {
-            tofu_cursor_t *cursor; /* with TOFU_OP_MORE */
+            tofu_cursor_t *cursor; /* with TOFU_OP_MORE, one of both */
+            tofu_stripe_t *stripe;
         } rma;
         struct {
             tofu_bounce_t *bounce; /* header, or all of it with TOFU_OP_MORE */
@@ -217,7 +223,8 @@ enum {
     TOFU_STARVED_TOQ    = 0x04,
     TOFU_STARVED_SMALL  = 0x08,
     TOFU_STARVED_LARGE  = 0x10,
-    TOFU_STARVED_FENCE  = 0x20
+    TOFU_STARVED_FENCE  = 0x20,
+    TOFU_STARVED_LANE   = 0x40
 };
 
 #define TOFU_EP_TARGETS 2 /* kept in the ep; more are allocated */
@@ -237,6 +244,7 @@ struct tofu_ep {
 
     uint32_t       num_targets, max_targets;
     uint32_t       fences;   /* flush puts in flight */
+    uint8_t        lane;     /* of its large puts and gets, the first */
     tofu_peer_t    **targets; /* used since the last flush */
     tofu_peer_t    *inline_targets[TOFU_EP_TARGETS];
     tofu_op_t      *more;    /* with TOFU_EP_MORE */
@@ -297,6 +305,15 @@ struct tofu_iface {
         int          logged;
     } handler[TOFU_AM_ID_MAX];
 
+    /* A lane is an iface without eps and AM: a VCQ on another TNI, from which its
+     * owner posts large puts and gets. */
+    tofu_iface_t          *owner;      /* itself, or whose lane it is */
+    tofu_iface_t          *lane[TOFU_MAX_TNIS]; /* the first is itself */
+    unsigned              lane_eps[TOFU_MAX_TNIS]; /* eps that prefer it */
+    unsigned              first_tni;   /* in md->tnis */
+    uint8_t               lane_index;
+    uint8_t               no_lane;     /* bits of lanes that could not be opened */
+
     tofu_md_t             *md;
     utofu_vcq_id_t        vcq_id;
     unsigned              index;       /* in md->ifaces */
@@ -306,6 +323,7 @@ struct tofu_iface {
     unsigned              mrq_entries;
     unsigned              max_notices;
     size_t                max_put;     /* bytes of one uTofu operation */
+    size_t                stripe_thresh; /* bytes of a large operation */
 
     tofu_link_t           eps;         /* all */
     tofu_link_t           used;        /* with targets */
@@ -341,7 +359,8 @@ struct tofu_iface {
 enum {
     TOFU_WORK_DONE   = 1, /* iface->done is not empty, or an err_cb waits */
     TOFU_WORK_TURNS  = 2,
-    TOFU_WORK_AM     = 4  /* tofu_am_progress has something to do */
+    TOFU_WORK_AM     = 4, /* tofu_am_progress has something to do */
+    TOFU_WORK_LANES  = 8  /* something is in flight on a lane */
 };
 
 enum {
@@ -355,6 +374,7 @@ enum {
 /* ------------------------------------------------------------ tofu_wire.c */
 
 uint32_t tofu_wire_checksum(const void *data, size_t size);
+size_t tofu_rkey_packed_size(const tofu_md_t *md);
 
 typedef struct tofu_address { /* a packed iface address, in words */
     utofu_vcq_id_t  vcq_id;
@@ -366,6 +386,7 @@ typedef struct tofu_address { /* a packed iface address, in words */
 #define TOFU_ADDRESS_SIZE 40u
 #define TOFU_DEVICE_SIZE  16u
 #define TOFU_RKEY_SIZE    48u
+#define TOFU_RKEY_RAIL_SIZE 16u
 
 void tofu_wire_pack_address(void *buffer, const tofu_address_t *address);
 /* OK, or INVALID_PARAM and the reason in words. */
@@ -437,7 +458,7 @@ void tofu_peers_free(tofu_iface_t *iface);
 /* Slow part of tofu_op_alloc: more memory for operations. */
 int tofu_op_grow(tofu_iface_t *iface);
 static inline tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind);
-void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op);
+void tofu_op_free(tofu_op_t *op);
 /* It posted `left` uTofu operations with notice to peer: one round. */
 void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left);
 /* One of its notices came, or will not come.  in_progress: users may be called. */
@@ -446,9 +467,9 @@ void tofu_op_notice(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status,
 /* Count op as in flight for its ep and iface; once per operation of a user. */
 void tofu_op_count(tofu_iface_t *iface, tofu_ep_t *ep, tofu_op_t *op);
 /* Finish it from the next progress. */
-void tofu_op_defer(tofu_iface_t *iface, tofu_op_t *op);
+void tofu_op_defer(tofu_op_t *op);
 /* The op is over: callback, counters, waiters.  In progress only. */
-void tofu_op_finish(tofu_iface_t *iface, tofu_op_t *op);
+void tofu_op_finish(tofu_op_t *op);
 /* No more of it will be posted. */
 void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status);
 /* A local notice of the MRQ. */
@@ -619,6 +640,20 @@ static inline tofu_status_t tofu_ep_starve(tofu_ep_t *ep, unsigned reason)
     return TOFU_ERR_NO_RESOURCE;
 }
 
+/* What an ep waits for that found no room for a notice. */
+static inline unsigned tofu_starved_room(const tofu_iface_t *lane)
+{
+    return (lane->lane_index == 0) ? TOFU_STARVED_OP : TOFU_STARVED_LANE;
+}
+
+/* Something was posted from the lane: progress has to look there. */
+static inline void tofu_lane_posted(tofu_iface_t *lane)
+{
+    if (lane->lane_index != 0) {
+        lane->owner->work |= TOFU_WORK_LANES;
+    }
+}
+
 /* Too many operations without a notice since the MRQ was seen empty: were they
  * all to fail, their error notices could overflow it. */
 static inline int tofu_iface_post_limited(const tofu_iface_t *iface)
@@ -643,14 +678,72 @@ static inline int tofu_range_ok(uint64_t offset, uint64_t length,
 
 /* ------------------------------------------------------------- tofu_rma.c */
 
+/* Post one put or get of op to peer, with a local notice. */
+static inline tofu_status_t tofu_rma_post(tofu_op_t *op, tofu_peer_t *peer,
+                                          utofu_stadd_t local,
+                                          utofu_stadd_t remote, size_t length,
+                                          unsigned edata, int is_get)
+{
+    tofu_iface_t  *iface = peer->iface;
+    unsigned long flags  = iface->zcopy_flags |
+                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+
+    if (TOFU_UNLIKELY(op->flags & TOFU_OP_STRONG)) {
+        flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+    }
+    if (is_get) {
+        return tofu_post(iface, "utofu_get", peer->vcq_id, length,
+                         iface->fn.get(iface->vcq, peer->post_id, local, remote,
+                                       length, edata, flags,
+                                       tofu_cbdata(op, TOFU_CB_OP)));
+    }
+    return tofu_post(iface, "utofu_put", peer->vcq_id, length,
+                     iface->fn.put(iface->vcq, peer->post_id, local, remote,
+                                   length, edata, flags,
+                                   tofu_cbdata(op, TOFU_CB_OP)));
+}
+
 /* Post more of op, a continuation.  OK: nothing is left; else NO_RESOURCE. */
 tofu_status_t tofu_rma_continue(tofu_op_t *op);
+
+/* ------------------------------------------------------------ tofu_lane.c */
+
+/* The lane of an iface, opened on first use; 0 is the iface itself.  NULL: there
+ * is no VCQ for it; the caller does with fewer. */
+tofu_iface_t *tofu_lane_get(tofu_iface_t *iface, unsigned index);
+void tofu_lanes_close(tofu_iface_t *iface);
+/* Choose the lane of a new ep; give it back. */
+void tofu_lane_choose(tofu_ep_t *ep);
+void tofu_lane_release(tofu_ep_t *ep);
+/* How many ways that share no first link lead to the node of a VCQ without a
+ * detour: at least 1, at most 4. */
+unsigned tofu_lane_links(tofu_md_t *md, utofu_vcq_id_t vcq_id);
+/* The VCQ ID with the path that this lane takes to it. */
+utofu_vcq_id_t tofu_lane_path(tofu_iface_t *lane, utofu_vcq_id_t vcq_id);
+/* Could one more operation be started on every lane? */
+int tofu_lanes_room(const tofu_iface_t *iface);
+unsigned tofu_lanes_progress(tofu_iface_t *iface);
+
+/* ---------------------------------------------------------- tofu_stripe.c */
+
+/* A put or get of one block of at least iface->stripe_thresh bytes; the range was
+ * checked. */
+tofu_status_t tofu_rma_stripe(tofu_ep_t *ep, const tofu_iov_t *iov,
+                              uint64_t offset, const tofu_rkey_t *rkey,
+                              tofu_completion_t *comp, int is_get);
+tofu_status_t tofu_stripe_continue(tofu_op_t *op);
 
 /* ----------------------------------------------------------- tofu_iface.c */
 
 /* Something came that nobody of ours sends: count it, log the first of a kind. */
 void tofu_iface_drop(tofu_iface_t *iface, unsigned kind, const char *what,
                      utofu_vcq_id_t vcq_id);
+/* Pieces of opening an iface or a lane: from VCQs of `tnis` TNIs, iface->first_tni
+ * first. */
+tofu_iface_t *tofu_iface_new(tofu_md_t *md, const tofu_iface_config_t *config);
+tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis);
+tofu_status_t tofu_iface_set_limits(tofu_iface_t *iface);
+void tofu_iface_delist(tofu_iface_t *iface);
 /* The VCQ itself does not work any more. */
 void tofu_iface_fatal(tofu_iface_t *iface, const char *call, int code);
 /* Can an ep of the iface be made to these bytes?  If not, why. */

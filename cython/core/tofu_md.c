@@ -7,23 +7,28 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TOFU_MD_ARENA_CHUNK ((size_t)16 << 30)
+#define TOFU_MD_ARENA_CHUNK   ((size_t)16 << 30)
+/* At 6.35 GB/s this takes as long as the further registrations cost. */
+#define TOFU_MD_STRIPE_THRESH ((size_t)256 << 10)
 
 void tofu_md_config_default(tofu_md_config_t *config)
 {
-    config->tni         = 0;
-    config->arena_chunk = 0;
+    config->tni           = TOFU_TNI_AUTO;
+    config->tni_mask      = 0;
+    config->stripe_thresh = TOFU_MD_STRIPE_THRESH;
+    config->arena_chunk   = 0;
 }
 
-tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
-                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p)
+tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
+                            unsigned long flags, utofu_vcq_hdl_t *vcq_p,
+                            utofu_vcq_id_t *vcq_id_p)
 {
     utofu_vcq_hdl_t vcq;
     int             ret;
 
-    ret = md->fn.create_vcq(md->tni, flags, &vcq);
+    ret = md->fn.create_vcq(tni, flags, &vcq);
     if (ret != UTOFU_SUCCESS) {
-        tofu_debug("utofu_create_vcq(TNI %u, flags %#lx): %s", md->tni, flags,
+        tofu_debug("utofu_create_vcq(TNI %u, flags %#lx): %s", tni, flags,
                    tofu_code_name(ret));
         return ((ret == UTOFU_ERR_FULL) || (ret == UTOFU_ERR_NOT_AVAILABLE) ||
                 (ret == UTOFU_ERR_NOT_SUPPORTED) ||
@@ -33,7 +38,7 @@ tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
     }
     ret = md->fn.query_vcq_id(vcq, vcq_id_p);
     if (ret != UTOFU_SUCCESS) {
-        tofu_error("utofu_query_vcq_id on TNI %u: %s", md->tni,
+        tofu_error("utofu_query_vcq_id on TNI %u: %s", tni,
                    tofu_code_name(ret));
         md->fn.free_vcq(vcq);
         return tofu_status_from_code(ret);
@@ -91,10 +96,38 @@ static tofu_status_t tofu_md_check_caps(const tofu_md_t *md)
     return TOFU_OK;
 }
 
-static tofu_status_t tofu_md_choose_tni(tofu_md_t *md, unsigned index)
+/* Rank of the process on its node, as starters of parallel programs tell it. */
+static unsigned tofu_md_local_rank(void)
 {
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"
+    };
+    const char    *text;
+    char          *end;
+    unsigned long rank;
+    size_t        i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        text = getenv(names[i]);
+        if ((text != NULL) && (text[0] != '\0')) {
+            rank = strtoul(text, &end, 10);
+            if (*end == '\0') {
+                return (unsigned)(rank % 720720); /* divisible by 1 .. 6 */
+            }
+        }
+    }
+    return 0;
+}
+
+/* The TNIs that may be used, the preferred one first. */
+static tofu_status_t tofu_md_choose_tni(tofu_md_t *md,
+                                        const tofu_md_config_t *config)
+{
+    utofu_tni_id_t             allowed[TOFU_MAX_TNIS];
     struct utofu_onesided_caps *caps;
     utofu_tni_id_t             *tnis = NULL;
+    unsigned                   first = 0, index = config->tni, i;
     size_t                     count = 0;
     int                        ret;
 
@@ -103,13 +136,33 @@ static tofu_status_t tofu_md_choose_tni(tofu_md_t *md, unsigned index)
         tofu_error("utofu_get_onesided_tnis: %s", tofu_code_name(ret));
         return tofu_status_from_code(ret);
     }
-    if (index >= count) {
-        tofu_error("TNI number %u asked for, %zu can be used", index, count);
+    if ((index != TOFU_TNI_AUTO) &&
+        ((index >= count) || ((config->tni_mask != 0) &&
+                              !(config->tni_mask & (1u << index))))) {
+        tofu_error("TNI number %u asked for, %zu can be used (mask %#x)", index,
+                   count, config->tni_mask);
         free(tnis);
         return TOFU_ERR_NO_DEVICE;
     }
-    md->tni = tnis[index];
+    for (i = 0; (i < count) && (i < TOFU_MAX_TNIS); ++i) {
+        if ((config->tni_mask == 0) || (config->tni_mask & (1u << i))) {
+            first                   = (i == index) ? md->num_tnis : first;
+            allowed[md->num_tnis++] = tnis[i];
+        }
+    }
     free(tnis);
+    if (md->num_tnis == 0) {
+        tofu_error("none of the TNIs of mask %#x can be used, there are %zu",
+                   config->tni_mask, count);
+        return TOFU_ERR_NO_DEVICE;
+    }
+    if (index == TOFU_TNI_AUTO) {
+        first = tofu_md_local_rank() % md->num_tnis;
+    }
+    for (i = 0; i < md->num_tnis; ++i) {
+        md->tnis[i] = allowed[(first + i) % md->num_tnis];
+    }
+    md->tni = md->tnis[0];
     ret = md->fn.query_onesided_caps(md->tni, &caps);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_query_onesided_caps(TNI %u): %s", md->tni,
@@ -127,6 +180,8 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     tofu_arena_t     *arena;
     tofu_status_t    status;
     tofu_md_t        *md;
+    unsigned         i;
+    int              ret;
 
     if (backend == NULL) {
         return TOFU_ERR_INVALID_PARAM;
@@ -134,6 +189,10 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     if (config == NULL) {
         tofu_md_config_default(&defaults);
         config = &defaults;
+    }
+    if (config->stripe_thresh == 0) {
+        tofu_error("stripe_thresh 0: it is at least 1 byte");
+        return TOFU_ERR_INVALID_PARAM;
     }
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
@@ -148,16 +207,27 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
                               TOFU_MD_ARENA_CHUNK;
     pthread_mutex_init(&md->lock, NULL);
 
-    status = tofu_md_choose_tni(md, config->tni);
+    md->stripe_thresh = config->stripe_thresh;
+    status = tofu_md_choose_tni(md, config);
     if (status != TOFU_OK) {
         goto err_free;
     }
+    ret = md->fn.query_my_coords(md->coords);
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_query_my_coords: %s", tofu_code_name(ret));
+        status = tofu_status_from_code(ret);
+        goto err_free;
+    }
     /* registrations come from any thread */
-    status = tofu_vcq_open(md, UTOFU_VCQ_FLAG_THREAD_SAFE, &md->vcq,
-                           &md->vcq_id);
+    status = TOFU_ERR_NO_DEVICE;
+    for (i = 0; (i < md->num_tnis) && (status != TOFU_OK); ++i) {
+        md->tni = md->tnis[i];
+        status  = tofu_vcq_open(md, md->tni, UTOFU_VCQ_FLAG_THREAD_SAFE,
+                                &md->vcq, &md->vcq_id);
+    }
     if (status != TOFU_OK) {
-        tofu_error("no VCQ for an md on TNI %u: %s", md->tni,
-                   tofu_status_string(status));
+        tofu_error("no VCQ for an md is left on %u TNIs of this node: %s",
+                   md->num_tnis, tofu_status_string(status));
         goto err_free;
     }
     status = tofu_scratch_open(md, md->vcq, &md->scratch, &arena);
@@ -176,11 +246,47 @@ err_free:
     return status;
 }
 
+void tofu_rails_open(tofu_md_t *md, size_t length)
+{
+    utofu_stadd_t stadd;
+    tofu_rail_t   *rail;
+    unsigned      i;
+
+    for (i = 1; (length >= md->stripe_thresh) && (i < md->num_tnis); ++i) {
+        rail = &md->rail[i];
+        if (rail->open || rail->failed) {
+            continue;
+        }
+        if (tofu_vcq_open(md, md->tnis[i], UTOFU_VCQ_FLAG_THREAD_SAFE,
+                          &rail->vcq, &rail->vcq_id) != TOFU_OK) {
+            rail->failed = 1;
+        } else if (md->fn.reg_mem_with_stag(rail->vcq, md->scratch,
+                                            md->page_size, TOFU_STAG_SCRATCH,
+                                            0, &stadd) != UTOFU_SUCCESS) {
+            md->fn.free_vcq(rail->vcq);
+            rail->failed = 1;
+        } else {
+            rail->open = 1;
+        }
+        if (rail->failed) {
+            tofu_log(2, "md of VCQ %#llx: no VCQ is left on TNI %u; large "
+                     "transfers to it come by fewer TNIs",
+                     (unsigned long long)md->vcq_id, md->tnis[i]);
+        }
+    }
+}
+
 void tofu_md_close(tofu_md_t *md)
 {
-    int ret;
+    unsigned i;
+    int      ret;
 
     tofu_reg_cleanup(md);
+    for (i = 1; i < md->num_tnis; ++i) {
+        if (md->rail[i].open) {
+            md->fn.free_vcq(md->rail[i].vcq);
+        }
+    }
     ret = md->fn.free_vcq(md->vcq); /* and the scratch page with it */
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_free_vcq(%#llx): %s", (unsigned long long)md->vcq_id,

@@ -17,6 +17,16 @@
 
 typedef struct tofu_arena tofu_arena_t;
 
+#define TOFU_MAX_TNIS 6u
+
+/* A further VCQ by which peers reach the md's large memory: on another TNI, so
+ * that what comes in does not wait for one TNI. */
+typedef struct tofu_rail {
+    utofu_vcq_hdl_t vcq;
+    utofu_vcq_id_t  vcq_id;
+    uint8_t         open, failed; /* failed: there is no VCQ for it */
+} tofu_rail_t;
+
 /* STADDs of a memory handle on the VCQs of ifaces, by iface index.  An entry is
  * valid for the iface whose (process-wide unique) generation it holds. */
 typedef struct tofu_lcl_table {
@@ -35,6 +45,11 @@ struct tofu_mem {
     unsigned                  flags;   /* TOFU_MEM_* */
     unsigned                  refs;    /* under md->lock */
     utofu_stadd_t             stadd;   /* on the md's VCQ */
+    uint8_t                   num_rails;
+    struct {
+        uint8_t               rail;    /* index in md->rail */
+        utofu_stadd_t         stadd;
+    } rail[TOFU_MAX_TNIS - 1];         /* of large memory */
     tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
     uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
     _Atomic(tofu_lcl_table_t*) lcl;
@@ -43,7 +58,12 @@ struct tofu_mem {
 struct tofu_md {
     const struct tofu_backend  *backend;
     struct tofu_functions      fn;
-    utofu_tni_id_t             tni;
+    utofu_tni_id_t             tni;      /* of vcq */
+    utofu_tni_id_t             tnis[TOFU_MAX_TNIS]; /* that may be used; from the
+                                                       preferred one on */
+    unsigned                   num_tnis;
+    size_t                     stripe_thresh;
+    uint8_t                    coords[6]; /* of this node */
     struct utofu_onesided_caps caps;
     utofu_vcq_hdl_t            vcq;
     utofu_vcq_id_t             vcq_id;
@@ -52,7 +72,11 @@ struct tofu_md {
     void                       *scratch;
     utofu_stadd_t              scratch_stadd;
 
+    _Atomic int                told_shared; /* that CQs are shared: logged once */
+
     pthread_mutex_t            lock;     /* all below */
+    tofu_rail_t                rail[TOFU_MAX_TNIS]; /* by index in tnis; [0] unused */
+    unsigned                   opened;   /* ifaces, ever */
     tofu_mem_t                 **regs;   /* live registrations by address */
     size_t                     num_regs, max_regs;
     tofu_arena_t               *arenas;
@@ -66,6 +90,11 @@ struct tofu_rkey {
     uint64_t       wr_length;  /* length, or 0 when it is read-only */
     utofu_vcq_id_t vcq_id;     /* of the target md */
     utofu_stadd_t  stadd;      /* of base */
+    unsigned       num_rails;
+    struct {
+        utofu_vcq_id_t vcq_id;
+        utofu_stadd_t  stadd;
+    } rail[TOFU_MAX_TNIS - 1]; /* further ways to the same memory */
 };
 
 /* Raw pages for the core itself: from the arenas, registered by nobody. */
@@ -76,9 +105,13 @@ void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
 void tofu_arena_cleanup(tofu_md_t *md);
 void tofu_reg_cleanup(tofu_md_t *md);
 
-/* A VCQ of the md's TNI. */
-tofu_status_t tofu_vcq_open(tofu_md_t *md, unsigned long flags,
-                            utofu_vcq_hdl_t *vcq_p, utofu_vcq_id_t *vcq_id_p);
+/* A VCQ. */
+tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
+                            unsigned long flags, utofu_vcq_hdl_t *vcq_p,
+                            utofu_vcq_id_t *vcq_id_p);
+/* Rails on which a registration of so many bytes goes, opened on first use; under
+ * md->lock. */
+void tofu_rails_open(tofu_md_t *md, size_t length);
 /* A page under TOFU_STAG_SCRATCH of a VCQ. */
 tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
                                 void **page_p, tofu_arena_t **arena_p);

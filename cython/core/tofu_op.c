@@ -30,18 +30,21 @@ int tofu_op_grow(tofu_iface_t *iface)
     chunk->next      = iface->op_chunks;
     iface->op_chunks = chunk;
     for (i = 0; i < TOFU_OP_CHUNK; ++i) {
+        chunk->op[i].lane = iface;
         chunk->op[i].root = iface->free_ops; /* link of the free ones */
         iface->free_ops   = &chunk->op[i];
     }
     return 1;
 }
 
-void tofu_op_free(tofu_iface_t *iface, tofu_op_t *op)
+void tofu_op_free(tofu_op_t *op)
 {
-    op->in_use      = 0;
-    op->ep          = NULL;
-    op->root        = iface->free_ops;
-    iface->free_ops = op;
+    tofu_iface_t *lane = op->lane;
+
+    op->in_use     = 0;
+    op->ep         = NULL;
+    op->root       = lane->free_ops;
+    lane->free_ops = op;
 }
 
 void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left)
@@ -51,6 +54,7 @@ void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left)
     op->peer               = peer;
     op->left               = left;
     op->edata              = TOFU_EDATA_OP | (peer->seq++ & 0x7f);
+    op->epoch              = peer->epoch;
     peer->iface->notices  += left;
     ++root->rounds;
     tofu_list_add(&peer->fifo, &op->link);
@@ -65,26 +69,27 @@ void tofu_op_count(tofu_iface_t *iface, tofu_ep_t *ep, tofu_op_t *op)
     ++iface->inflight;
 }
 
-void tofu_op_defer(tofu_iface_t *iface, tofu_op_t *op)
+void tofu_op_defer(tofu_op_t *op)
 {
+    tofu_iface_t *iface = op->lane->owner;
+
     tofu_list_add(&iface->done, &op->done);
     iface->work |= TOFU_WORK_DONE;
 }
 
 /* Finished; its memory is needed as long as notices are to come. */
-static void tofu_op_retire(tofu_iface_t *iface, tofu_op_t *op)
+static void tofu_op_retire(tofu_op_t *op)
 {
     if (op->left > 0) {
         op->flags |= TOFU_OP_RETIRED;
         op->ep     = NULL;
         op->root   = NULL;
     } else {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
     }
 }
 
-static void tofu_op_wake(tofu_iface_t *iface, tofu_link_t *waiters, uint64_t sn,
-                         int8_t *flush_status)
+static void tofu_op_wake(tofu_link_t *waiters, uint64_t sn, int8_t *flush_status)
 {
     tofu_link_t *link, *next;
 
@@ -95,7 +100,7 @@ static void tofu_op_wake(tofu_iface_t *iface, tofu_link_t *waiters, uint64_t sn,
             waiter->status = *flush_status;
             *flush_status  = TOFU_OK;
             tofu_list_del(&waiter->link);
-            tofu_op_defer(iface, waiter);
+            tofu_op_defer(waiter);
         }
     }
 }
@@ -137,9 +142,10 @@ static void tofu_op_deliver(tofu_iface_t *iface, tofu_op_t *op)
     }
 }
 
-void tofu_op_finish(tofu_iface_t *iface, tofu_op_t *op)
+void tofu_op_finish(tofu_op_t *op)
 {
-    tofu_ep_t *ep;
+    tofu_iface_t *iface = op->lane->owner;
+    tofu_ep_t    *ep;
 
     if ((op->status != TOFU_OK) && (op->flags & TOFU_OP_COUNTED)) {
         if (iface->flush_status == TOFU_OK) {
@@ -158,19 +164,18 @@ void tofu_op_finish(tofu_iface_t *iface, tofu_op_t *op)
         if (ep != NULL) {
             --ep->inflight;
             if (!tofu_list_empty(&ep->waiters)) {
-                tofu_op_wake(iface, &ep->waiters, op->sn, &ep->flush_status);
+                tofu_op_wake(&ep->waiters, op->sn, &ep->flush_status);
             }
         }
         if (!tofu_list_empty(&iface->waiters)) {
-            tofu_op_wake(iface, &iface->waiters, op->sn, &iface->flush_status);
+            tofu_op_wake(&iface->waiters, op->sn, &iface->flush_status);
         }
     }
-    tofu_op_retire(iface, op);
+    tofu_op_retire(op);
 }
 
 /* One round of it is over.  in_progress: users may be called now. */
-static void tofu_op_round_done(tofu_iface_t *iface, tofu_op_t *op,
-                               int in_progress)
+static void tofu_op_round_done(tofu_op_t *op, int in_progress)
 {
     tofu_op_t *root = (op->root != NULL) ? op->root : op;
 
@@ -178,15 +183,15 @@ static void tofu_op_round_done(tofu_iface_t *iface, tofu_op_t *op,
         root->status = op->status;
     }
     if (op != root) {
-        tofu_op_retire(iface, op);
+        tofu_op_retire(op);
     }
     if ((--root->rounds > 0) || (root->flags & TOFU_OP_MORE)) {
         return;
     }
     if (in_progress) {
-        tofu_op_finish(iface, root);
+        tofu_op_finish(root);
     } else {
-        tofu_op_defer(iface, root);
+        tofu_op_defer(root);
     }
 }
 
@@ -202,13 +207,13 @@ void tofu_op_notice(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status,
     }
     tofu_list_del(&op->link);
     if (TOFU_LIKELY(!(op->flags & TOFU_OP_ZOMBIE))) {
-        tofu_op_round_done(iface, op, in_progress);
+        tofu_op_round_done(op, in_progress);
     } else if (op->flags & TOFU_OP_RETIRED) {
         if (op->kind == TOFU_OP_GET_BCOPY) {
             op->get.bounce->next = iface->bounces;
             iface->bounces       = op->get.bounce;
         }
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
     } /* else it is in iface->done, which frees it */
 }
 
@@ -220,20 +225,21 @@ void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status)
     }
     if (op->kind == TOFU_OP_RMA) {
         free(op->rma.cursor);
+        free(op->rma.stripe);
         op->rma.cursor = NULL;
+        op->rma.stripe = NULL;
     } else if (op->kind == TOFU_OP_AM_ZCOPY) {
         op->am.bounce->next = iface->bounces;
         iface->bounces      = op->am.bounce;
     }
     if (op->rounds == 0) {
-        tofu_op_defer(iface, op);
+        tofu_op_defer(op);
     }
 }
 
 void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
 {
-    tofu_iface_t *iface = peer->iface;
-    tofu_link_t  *link;
+    tofu_link_t *link;
 
     for (link = peer->fifo.next; link != &peer->fifo; link = link->next) {
         tofu_op_t *op = tofu_container(link, tofu_op_t, link);
@@ -244,7 +250,7 @@ void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
         if (op->status == TOFU_OK) {
             op->status = (int8_t)status;
         }
-        tofu_op_round_done(iface, op, 0);
+        tofu_op_round_done(op, 0);
     }
 }
 
@@ -326,8 +332,9 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
             op->claim.old_value = notice->rmt_value;
         }
     }
-    /* a callback may close nothing but eps, so peer stays */
-    gone = (code == UTOFU_ERR_MRQ_PEER) &&
+    /* A callback may close nothing but eps, so peer stays.  That an earlier iface
+     * with the VCQ ID was gone says nothing about the one that is there now. */
+    gone = (code == UTOFU_ERR_MRQ_PEER) && (op->epoch == peer->epoch) &&
            !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
     if (TOFU_UNLIKELY(gone) && (op->ep != NULL)) {
         /* a flush forgot the targets of its ep when it was posted, so the peer
@@ -378,7 +385,7 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
             if (status != TOFU_OK) {
                 tofu_peer_failed(op->peer, status, 1); /* a message is lost */
             }
-            tofu_op_round_done(iface, op, 0);
+            tofu_op_round_done(op, 0);
         } else if (status != TOFU_OK) {
             tofu_op_notice(iface, op, status, 0);
         }
@@ -429,18 +436,11 @@ tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
     return TOFU_INPROGRESS;
 }
 
-void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
+static void tofu_lane_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
 {
     tofu_op_chunk_t *chunk;
-    tofu_op_t       *op;
     unsigned        i;
 
-    while (!tofu_list_empty(&ep->waiters)) {
-        op         = tofu_container(ep->waiters.next, tofu_op_t, link);
-        op->status = TOFU_ERR_CANCELED;
-        tofu_list_del(&op->link);
-        tofu_op_defer(iface, op);
-    }
     for (chunk = iface->op_chunks; chunk != NULL; chunk = chunk->next) {
         for (i = 0; i < chunk->count; ++i) {
             if (chunk->op[i].in_use && (chunk->op[i].ep == ep)) {
@@ -450,10 +450,29 @@ void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
     }
 }
 
-/* The iface is being closed: nothing comes any more. */
+void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
+{
+    tofu_op_t *op;
+    unsigned  i;
+
+    while (!tofu_list_empty(&ep->waiters)) {
+        op         = tofu_container(ep->waiters.next, tofu_op_t, link);
+        op->status = TOFU_ERR_CANCELED;
+        tofu_list_del(&op->link);
+        tofu_op_defer(op);
+    }
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (iface->lane[i] != NULL) {
+            tofu_lane_forget_ep(iface->lane[i], ep);
+        }
+    }
+}
+
+/* The iface (or lane) is being closed: nothing comes any more. */
 void tofu_ops_cancel(tofu_iface_t *iface)
 {
-    size_t i;
+    tofu_iface_t *owner = iface->owner;
+    size_t       i;
 
     for (i = 0; i < iface->max_peers; ++i) {
         if (iface->peers[i] != NULL) {
@@ -464,10 +483,10 @@ void tofu_ops_cancel(tofu_iface_t *iface)
         tofu_op_chunk_t *chunk;
         tofu_op_t       *op;
 
-        while (!tofu_list_empty(&iface->done)) {
-            op = tofu_container(iface->done.next, tofu_op_t, done);
+        while (!tofu_list_empty(&owner->done)) {
+            op = tofu_container(owner->done.next, tofu_op_t, done);
             tofu_list_del(&op->done);
-            tofu_op_finish(iface, op);
+            tofu_op_finish(op);
         }
         /* those that wait for the TCQ, and flushes that wait for nothing */
         op = NULL;
@@ -488,7 +507,7 @@ void tofu_ops_cancel(tofu_iface_t *iface)
             tofu_list_del(&op->link);
         }
         op->status = TOFU_ERR_CANCELED;
-        tofu_op_finish(iface, op);
+        tofu_op_finish(op);
     }
 }
 

@@ -19,12 +19,12 @@
 /* Post one flush put. */
 static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
 {
-    tofu_iface_t  *iface = ep->iface;
+    tofu_iface_t  *iface = peer->iface; /* the ep's, or a lane of it */
     tofu_status_t status;
     tofu_op_t     *op;
 
     if (!tofu_op_room(iface, 1)) {
-        return tofu_ep_starve(ep, TOFU_STARVED_OP);
+        return tofu_ep_starve(ep, tofu_starved_room(iface));
     }
     op = tofu_op_alloc(iface, TOFU_OP_FLUSH);
     if (op == NULL) {
@@ -33,19 +33,20 @@ static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
     /* always ordered, whatever the configuration: it stands for all before it */
     status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
                        iface->fn.put_piggyback8(
-                               iface->vcq, peer->vcq_id, 0, peer->scratch, 8,
+                               iface->vcq, peer->post_id, 0, peer->scratch, 8,
                                TOFU_EDATA_OP | (peer->seq & 0x7f),
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
     if (status != TOFU_OK) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
     }
     tofu_op_posted(op, peer, 1);
-    tofu_op_count(iface, ep, op);
+    tofu_op_count(ep->iface, ep, op);
+    tofu_lane_posted(iface);
     ++ep->fences;
     return TOFU_OK;
 }

@@ -88,6 +88,8 @@ tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
     }
     peer->iface   = iface;
     peer->vcq_id  = vcq_id;
+    peer->post_id = (iface->lane_index == 0) ? vcq_id :
+                                               tofu_lane_path(iface, vcq_id);
     peer->scratch = scratch;
     tofu_list_init(&peer->fifo);
     iface->peers[tofu_peer_slot(iface, vcq_id)] = peer;
@@ -126,10 +128,13 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
     if (geometry == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    if ((peer->chan != NULL) && (peer->incarnation != address->incarnation)) {
+    if (peer->incarnation != address->incarnation) {
         /* another process has the VCQ by now; what the one before it lent went
          * with it */
-        tofu_chan_reset(peer->chan);
+        ++peer->epoch;
+        if (peer->chan != NULL) {
+            tofu_chan_reset(peer->chan);
+        }
     }
     peer->geometry    = geometry;
     peer->incarnation = address->incarnation;
@@ -138,7 +143,7 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
 
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
 {
-    tofu_iface_t *iface = peer->iface;
+    tofu_iface_t *iface = peer->iface->owner;
     tofu_link_t  *link;
 
     /* Flushes in flight cover operations of which no other record is left: the

@@ -67,6 +67,9 @@ static int tofu_ep_has_room(tofu_ep_t *ep, int toq)
     if ((missing & TOFU_STARVED_OP) && tofu_op_room(iface, 1)) {
         missing &= ~(unsigned)TOFU_STARVED_OP;
     }
+    if ((missing & TOFU_STARVED_LANE) && tofu_lanes_room(iface)) {
+        missing &= ~(unsigned)TOFU_STARVED_LANE;
+    }
     if ((missing & TOFU_STARVED_BOUNCE) && (iface->bounces != NULL)) {
         missing &= ~(unsigned)TOFU_STARVED_BOUNCE;
     }
@@ -167,8 +170,13 @@ static int tofu_ep_serve_more(tofu_ep_t *ep)
     tofu_status_t status;
 
     ep->more = NULL; /* should the ep fail meanwhile, op is still needed here */
-    status   = (op->kind == TOFU_OP_RMA) ? tofu_rma_continue(op) :
-                                           tofu_am_continue(op);
+    if (op->kind != TOFU_OP_RMA) {
+        status = tofu_am_continue(op);
+    } else if (op->rma.stripe != NULL) {
+        status = tofu_stripe_continue(op);
+    } else {
+        status = tofu_rma_continue(op);
+    }
     if (status == TOFU_ERR_NO_RESOURCE) {
         if (!(ep->flags & TOFU_EP_FAILED)) {
             ep->more = op;

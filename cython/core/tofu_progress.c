@@ -19,6 +19,7 @@
 void TOFU_NOINLINE tofu_iface_drop(tofu_iface_t *iface, unsigned kind,
                                    const char *what, utofu_vcq_id_t vcq_id)
 {
+    iface = iface->owner;
     ++iface->stats.dropped;
     if (!(iface->logged & kind)) {
         iface->logged |= (uint8_t)kind;
@@ -32,6 +33,7 @@ void TOFU_NOINLINE tofu_iface_fatal(tofu_iface_t *iface, const char *call,
 {
     tofu_link_t *link;
 
+    iface = iface->owner;
     if (iface->fatal) {
         return;
     }
@@ -77,7 +79,7 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
     while (!tofu_list_empty(&iface->done)) {
         tofu_op_t *op = tofu_container(iface->done.next, tofu_op_t, done);
         tofu_list_del(&op->done);
-        tofu_op_finish(iface, op);
+        tofu_op_finish(op);
         ++count;
     }
     while (!tofu_list_empty(&iface->failed)) {
@@ -102,15 +104,64 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
 static void tofu_iface_look_at_clock(tofu_iface_t *iface)
 {
     struct timespec now;
+    unsigned        i;
 
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     iface->now_ms = (uint64_t)now.tv_sec * 1000 +
                     (uint64_t)now.tv_nsec / 1000000;
     if (iface->now_ms - iface->tick_ms >= TOFU_TICK_MS) {
         iface->tick_ms = iface->now_ms;
-        tofu_iface_drain_dereg(iface);
+        for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+            if (iface->lane[i] != NULL) {
+                tofu_iface_drain_dereg(iface->lane[i]);
+            }
+        }
         tofu_am_tick(iface);
     }
+}
+
+/* Notices and errors of what a lane posted.  Nobody sends it messages. */
+static unsigned tofu_lane_progress(tofu_iface_t *lane)
+{
+    unsigned                count = 0;
+    struct utofu_mrq_notice notice;
+    int                     code;
+
+    do {
+        if (lane->stashed) {
+            notice        = lane->stash.notice;
+            code          = lane->stash.code;
+            lane->stashed = 0;
+        } else {
+            code = lane->fn.poll_mrq(lane->vcq, 0, &notice);
+        }
+        if ((code == UTOFU_ERR_NOT_FOUND) ||
+            !tofu_iface_notice(lane, &notice, code)) {
+            break;
+        }
+    } while (++count < TOFU_NOTICES_MAX);
+    lane->owner->stats.notices += count;
+    if (((lane->notices > 0) && (count == 0)) ||
+        (lane->posts - lane->posts_seen >= TOFU_POSTS_UNSEEN)) {
+        count += tofu_tcq_drain(lane);
+    }
+    return count;
+}
+
+unsigned tofu_lanes_progress(tofu_iface_t *iface)
+{
+    unsigned count = 0, busy = 0, i;
+
+    for (i = 1; i < TOFU_MAX_TNIS; ++i) {
+        if (iface->lane[i] != NULL) {
+            count += tofu_lane_progress(iface->lane[i]);
+            busy  |= iface->lane[i]->notices;
+        }
+    }
+    if (busy == 0) {
+        iface->work &= ~(uint32_t)TOFU_WORK_LANES;
+    }
+    return count;
 }
 
 static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
@@ -123,6 +174,9 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
     if ((iface->tcq_wait > 0) || ((iface->notices > 0) && (count == 0)) ||
         (iface->posts - iface->posts_seen >= TOFU_POSTS_UNSEEN)) {
         count += tofu_tcq_drain(iface);
+    }
+    if (iface->work & TOFU_WORK_LANES) {
+        count += tofu_lanes_progress(iface);
     }
     if (iface->work & TOFU_WORK_DONE) {
         count += tofu_iface_serve_done(iface);

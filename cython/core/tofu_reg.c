@@ -104,6 +104,56 @@ static void tofu_reg_remove(tofu_md_t *md, tofu_mem_t *memh)
     tofu_reg_update_ends(md, i - 1);
 }
 
+/* Large memory is reached by further TNIs too; under md->lock.  A rail that is not
+ * to be had is one way less. */
+static void tofu_reg_rails(tofu_mem_t *memh, unsigned long reg_flags)
+{
+    tofu_md_t *md = memh->md;
+    unsigned  i, n;
+    int       ret;
+
+    if (memh->length < md->stripe_thresh) {
+        return;
+    }
+    tofu_rails_open(md, memh->length);
+    for (i = 1; i < md->num_tnis; ++i) {
+        if (!md->rail[i].open) {
+            continue;
+        }
+        n   = memh->num_rails;
+        ret = md->fn.reg_mem(md->rail[i].vcq, memh->address, memh->length,
+                             reg_flags, &memh->rail[n].stadd);
+        if (ret != UTOFU_SUCCESS) {
+            tofu_debug("utofu_reg_mem(%p, %zu bytes) on VCQ %#llx: %s",
+                       (void *)memh->address, memh->length,
+                       (unsigned long long)md->rail[i].vcq_id,
+                       tofu_code_name(ret));
+            continue;
+        }
+        memh->rail[n].rail = (uint8_t)i;
+        ++memh->num_rails;
+    }
+}
+
+static void tofu_dereg_rails(tofu_mem_t *memh)
+{
+    tofu_md_t *md = memh->md;
+    unsigned  i;
+    int       ret;
+
+    for (i = 0; i < memh->num_rails; ++i) {
+        tofu_rail_t *rail = &md->rail[memh->rail[i].rail];
+
+        ret = md->fn.dereg_mem(rail->vcq, memh->rail[i].stadd, 0);
+        if (ret != UTOFU_SUCCESS) {
+            tofu_error("utofu_dereg_mem(STADD %#llx) on VCQ %#llx: %s",
+                       (unsigned long long)memh->rail[i].stadd,
+                       (unsigned long long)rail->vcq_id, tofu_code_name(ret));
+        }
+    }
+    memh->num_rails = 0;
+}
+
 /* Register and list one handle; under md->lock. */
 static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
                                      size_t length, unsigned flags,
@@ -133,6 +183,7 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     memh->md      = md;
     memh->address = address;
     memh->length  = length;
+    tofu_reg_rails(memh, reg_flags);
     memh->flags   = flags;
     memh->arena   = arena;
     memh->refs    = 1;
@@ -144,6 +195,7 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     return TOFU_OK;
 
 err_dereg:
+    tofu_dereg_rails(memh);
     md->fn.dereg_mem(md->vcq, memh->stadd, 0);
 err_free:
     free(memh);
@@ -233,6 +285,7 @@ static tofu_status_t tofu_mem_put(tofu_mem_t *memh)
     }
     tofu_reg_remove(md, memh);
     tofu_reg_release_local(memh);
+    tofu_dereg_rails(memh);
     ret = md->fn.dereg_mem(md->vcq, memh->stadd, 0);
     pthread_mutex_unlock(&md->lock);
     if (ret != UTOFU_SUCCESS) {

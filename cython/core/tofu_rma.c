@@ -234,7 +234,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
     }
     op->get.bounce = tofu_bounce_get(iface);
     if (op->get.bounce == NULL) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
     }
     op->comp       = comp;
@@ -252,7 +252,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
                                      tofu_cbdata(op, TOFU_CB_OP)));
     if (status != TOFU_OK) {
         tofu_bounce_put(iface, op->get.bounce);
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
@@ -301,30 +301,6 @@ static tofu_status_t tofu_iov_check(tofu_iface_t *iface, const tofu_iov_t *iov,
     }
     *total_p = total;
     return TOFU_OK;
-}
-
-static inline tofu_status_t tofu_rma_post(tofu_op_t *op, tofu_peer_t *peer,
-                                          utofu_stadd_t local,
-                                          utofu_stadd_t remote, size_t length,
-                                          unsigned edata, int is_get)
-{
-    tofu_iface_t  *iface = peer->iface;
-    unsigned long flags  = iface->zcopy_flags |
-                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
-
-    if (TOFU_UNLIKELY(op->flags & TOFU_OP_STRONG)) {
-        flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
-    }
-    if (is_get) {
-        return tofu_post(iface, "utofu_get", peer->vcq_id, length,
-                         iface->fn.get(iface->vcq, peer->vcq_id, local, remote,
-                                       length, edata, flags,
-                                       tofu_cbdata(op, TOFU_CB_OP)));
-    }
-    return tofu_post(iface, "utofu_put", peer->vcq_id, length,
-                     iface->fn.put(iface->vcq, peer->vcq_id, local, remote,
-                                   length, edata, flags,
-                                   tofu_cbdata(op, TOFU_CB_OP)));
 }
 
 /* The next piece: 0 when there is none. */
@@ -440,9 +416,9 @@ tofu_status_t tofu_rma_continue(tofu_op_t *root)
     if (posted) {
         tofu_op_notice(iface, part, TOFU_OK, 0);
     } else {
-        tofu_op_free(iface, part);
+        tofu_op_free(part);
         if ((status != TOFU_ERR_NO_RESOURCE) && (root->rounds == 0)) {
-            tofu_op_defer(iface, root);
+            tofu_op_defer(root);
         }
     }
     return (status == TOFU_ERR_NO_RESOURCE) ? status : TOFU_OK;
@@ -488,7 +464,7 @@ tofu_rma_many(tofu_ep_t *ep, tofu_op_t *op, const tofu_iov_t *iov,
 
     status = tofu_rma_post_round(op, ep->rma_peer, &cursor, is_get, &posted);
     if (!posted) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ |
                                                   TOFU_STARVED_OP) :
@@ -536,6 +512,9 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
         return tofu_rma_range_error(is_get ? "get_zcopy" : "put_zcopy", total,
                                     remote_addr, rkey);
     }
+    if (TOFU_UNLIKELY(total >= iface->stripe_thresh) && single) {
+        return tofu_rma_stripe(ep, iov, offset, rkey, comp, is_get);
+    }
     if (TOFU_UNLIKELY(!tofu_ep_rma_ready(ep, rkey))) {
         status = tofu_ep_enter_rma(ep, rkey);
         if (status != TOFU_OK) {
@@ -565,6 +544,7 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
     op->peer       = peer;
     op->comp       = comp;
     op->rma.cursor = NULL;
+    op->rma.stripe = NULL;
     op->flags      = is_get ? TOFU_OP_GET : 0;
     if (TOFU_UNLIKELY(ep->flags & TOFU_EP_ARMED)) {
         op->flags |= TOFU_OP_STRONG; /* after what was posted before a fence */
@@ -575,14 +555,14 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
     status = tofu_rma_post(op, peer, local, rkey->stadd + offset, total,
                            TOFU_EDATA_OP | (peer->seq & 0x7f), is_get);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
     }
     if (tofu_op_early(iface, peer, TOFU_EDATA_OP | (peer->seq & 0x7f),
                       &unused)) {
-        tofu_op_free(iface, op);
+        tofu_op_free(op);
         return TOFU_OK;
     }
     tofu_op_posted(op, peer, 1);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOFU_WIRE_VERSION       1u
+#define TOFU_WIRE_VERSION       2u
 #define TOFU_WIRE_MAGIC_RKEY    0x6b726675u /* "ufrk" */
 #define TOFU_WIRE_MAGIC_ADDRESS 0x64616675u /* "ufad" */
 #define TOFU_WIRE_MAGIC_DEVICE  0x76646675u /* "ufdv" */
@@ -50,12 +50,27 @@ uint32_t tofu_wire_checksum(const void *data, size_t size)
 }
 
 /*
- * rkey, 48 bytes: 0 magic(4) 4 version(2) 6 flags(2) 8 base(8) 16 length(8)
- * 24 vcq_id(8) 32 stadd(8) 40 zero(4) 44 checksum(4)
+ * rkey, 48 bytes and 16 for each further rail that the md may have:
+ * 0 magic(4) 4 version(2) 6 flags(2) 8 base(8) 16 length(8) 24 vcq_id(8)
+ * 32 stadd(8) 40 rails(4) 44 checksum(4), of what is before and after it
+ * 48 ... of each rail: vcq_id(8) stadd(8); then zeros
  */
+size_t tofu_rkey_packed_size(const tofu_md_t *md)
+{
+    return TOFU_RKEY_SIZE + (md->num_tnis - 1) * TOFU_RKEY_RAIL_SIZE;
+}
+
+static uint32_t tofu_rkey_checksum(const unsigned char *p, unsigned rails)
+{
+    return tofu_wire_checksum(p, 44) ^
+           (tofu_wire_checksum(p + 48, rails * TOFU_RKEY_RAIL_SIZE) * 3);
+}
+
 void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
 {
     unsigned char *p = buffer;
+    unsigned      i;
+    size_t        used;
 
     tofu_wire_put(p, TOFU_WIRE_MAGIC_RKEY, 4);
     tofu_wire_put(p + 4, TOFU_WIRE_VERSION, 2);
@@ -64,8 +79,15 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
     tofu_wire_put(p + 16, memh->length, 8);
     tofu_wire_put(p + 24, memh->md->vcq_id, 8);
     tofu_wire_put(p + 32, memh->stadd, 8);
-    tofu_wire_put(p + 40, 0, 4);
-    tofu_wire_put(p + 44, tofu_wire_checksum(p, 44), 4);
+    tofu_wire_put(p + 40, memh->num_rails, 4);
+    for (i = 0; i < memh->num_rails; ++i) {
+        tofu_wire_put(p + 48 + i * TOFU_RKEY_RAIL_SIZE,
+                      memh->md->rail[memh->rail[i].rail].vcq_id, 8);
+        tofu_wire_put(p + 56 + i * TOFU_RKEY_RAIL_SIZE, memh->rail[i].stadd, 8);
+    }
+    used = 48 + i * TOFU_RKEY_RAIL_SIZE;
+    memset(p + used, 0, tofu_rkey_packed_size(memh->md) - used);
+    tofu_wire_put(p + 44, tofu_rkey_checksum(p, i), 4);
 }
 
 tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
@@ -73,7 +95,8 @@ tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
 {
     const unsigned char *p = buffer;
     tofu_rkey_t         *rkey;
-    uint64_t            flags;
+    uint64_t            flags, rails;
+    unsigned            i;
 
     if ((buffer == NULL) || ((size != 0) && (size < TOFU_RKEY_SIZE))) {
         tofu_error("rkey of %zu bytes, expected %u", size, TOFU_RKEY_SIZE);
@@ -89,7 +112,10 @@ tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
         return TOFU_ERR_INVALID_PARAM;
     }
     flags = tofu_wire_get(p + 6, 2);
-    if ((tofu_wire_get(p + 44, 4) != tofu_wire_checksum(p, 44)) ||
+    rails = tofu_wire_get(p + 40, 4);
+    if ((rails > TOFU_MAX_TNIS - 1) ||
+        ((size != 0) && (size < TOFU_RKEY_SIZE + rails * TOFU_RKEY_RAIL_SIZE)) ||
+        (tofu_wire_get(p + 44, 4) != tofu_rkey_checksum(p, (unsigned)rails)) ||
         (flags & ~(uint64_t)TOFU_MEM_READ_ONLY)) {
         tofu_error("rkey is damaged (checksum)");
         return TOFU_ERR_INVALID_PARAM;
@@ -104,7 +130,12 @@ tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
     rkey->wr_length = (flags & TOFU_MEM_READ_ONLY) ? 0 : rkey->length;
     rkey->vcq_id    = tofu_wire_get(p + 24, 8);
     rkey->stadd     = tofu_wire_get(p + 32, 8);
-    *rkey_p         = rkey;
+    rkey->num_rails = (unsigned)rails;
+    for (i = 0; i < rkey->num_rails; ++i) {
+        rkey->rail[i].vcq_id = tofu_wire_get(p + 48 + i * TOFU_RKEY_RAIL_SIZE, 8);
+        rkey->rail[i].stadd  = tofu_wire_get(p + 56 + i * TOFU_RKEY_RAIL_SIZE, 8);
+    }
+    *rkey_p = rkey;
     return TOFU_OK;
 }
 

@@ -223,7 +223,9 @@ _Static_assert(TOFU_AM_ID_MAX == UCT_AM_ID_MAX, "AM ids");
 typedef struct uct_utofu_md_config {
     uct_md_config_t super;
     char            *backend;
-    unsigned        tni;
+    unsigned long   tni;
+    char            *tnis;
+    size_t          stripe_thresh;  /* bytes */
 } uct_utofu_md_config_t;
 
 /* A number that the user left to the transport. */

@@ -11,7 +11,7 @@
 
 ucs_status_t ucs_module_global_init(void);
 
-static ucs_config_field_t uct_utofu_md_config_table[4];
+static ucs_config_field_t uct_utofu_md_config_table[6];
 static ucs_config_field_t uct_utofu_iface_config_table[11];
 
 static uct_tl_t uct_utofu_tl = {
@@ -100,8 +100,6 @@ static void uct_utofu_config_init(void)
     }
     const ucs_config_parser_t string =
             UCT_UTOFU_PARSER_UCS(string, string, string, "string");
-    const ucs_config_parser_t uint =
-            UCT_UTOFU_PARSER_UCS(uint, uint, nop, "unsigned integer");
     const ucs_config_parser_t count =
             UCT_UTOFU_PARSER_UCS(ulunits, ulong, nop,
                                  "unsigned long: <number> or \"auto\"");
@@ -138,10 +136,24 @@ static void uct_utofu_config_init(void)
          "When empty, the environment variable UCT_TOFU_BACKEND decides.",
          offsetof(uct_utofu_md_config_t, backend), string},
 
-        {"TNI", "0",
-         "Tofu network interface to use: an index into those that the process "
-         "may use for one-sided communication.",
-         offsetof(uct_utofu_md_config_t, tni), uint},
+        {"TNI", "auto",
+         "Tofu network interface to use first: an index into those that the "
+         "process may use for one-sided communication. \"auto\" takes the "
+         "process's rank on its node, as the starter of a parallel program "
+         "tells it in the environment, modulo their number, or 0.",
+         offsetof(uct_utofu_md_config_t, tni), count},
+
+        {"TNIS", "all",
+         "Tofu network interfaces to use for large transfers, and when those "
+         "before are used up: \"all\", or indices as in 0,2-4.",
+         offsetof(uct_utofu_md_config_t, tnis), string},
+
+        {"STRIPE_THRESH", "auto",
+         "Size from which on a put or get may travel by another network "
+         "interface than the one that is used first, or by several where the "
+         "ways to the peer begin with different links. \"auto\" is 256k, "
+         "\"inf\" means never.",
+         offsetof(uct_utofu_md_config_t, stripe_thresh), bytes},
 
         {NULL}
     };

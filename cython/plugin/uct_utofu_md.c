@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define UCT_UTOFU_HOST_MEMORY UCS_BIT(UCS_MEMORY_TYPE_HOST)
 
@@ -263,6 +264,67 @@ ucs_status_t uct_utofu_rkey_compare(uct_component_t *component,
     return UCS_OK;
 }
 
+/* "all", or indices: 0,2-4 */
+static int uct_utofu_parse_tnis(const char *text, unsigned *mask_p)
+{
+    unsigned long first, last;
+    char *end;
+
+    *mask_p = 0;
+    if (!strcasecmp(text, "all")) {
+        return 1;
+    }
+    for (;;) {
+        if ((*text < '0') || (*text > '9')) {
+            return 0;
+        }
+        first = last = strtoul(text, &end, 10);
+        if ((end[0] == '-') && (end[1] >= '0') && (end[1] <= '9')) {
+            last = strtoul(end + 1, &end, 10);
+        }
+        if ((first > last) || (last > 31)) {
+            return 0;
+        }
+        for (; first <= last; ++first) {
+            *mask_p |= 1u << first;
+        }
+        if (*end == '\0') {
+            return 1;
+        }
+        if (*end != ',') {
+            return 0;
+        }
+        text = end + 1;
+    }
+}
+
+static ucs_status_t uct_utofu_md_core_config(const uct_utofu_md_config_t *config,
+                                             tofu_md_config_t *core_config)
+{
+    tofu_md_config_default(core_config);
+    if (config->tni != UCT_UTOFU_COUNT_AUTO) {
+        if (config->tni > 31) {
+            uct_utofu_error("UCX_UTOFU_TNI: TNI %lu, there are not that many",
+                            config->tni);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        core_config->tni = config->tni;
+    }
+    if (!uct_utofu_parse_tnis(config->tnis, &core_config->tni_mask)) {
+        uct_utofu_error("UCX_UTOFU_TNIS: \"%s\" is neither \"all\" nor "
+                        "indices as in 0,2-4", config->tnis);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (config->stripe_thresh != UCS_MEMUNITS_AUTO) {
+        if (config->stripe_thresh == 0) {
+            uct_utofu_error("UCX_UTOFU_STRIPE_THRESH: 0 is not possible");
+            return UCS_ERR_INVALID_PARAM;
+        }
+        core_config->stripe_thresh = config->stripe_thresh;
+    }
+    return UCS_OK;
+}
+
 ucs_status_t uct_utofu_md_open(uct_component_t *component, const char *md_name,
                                const uct_md_config_t *tl_config, uct_md_h *md_p)
 {
@@ -296,12 +358,13 @@ ucs_status_t uct_utofu_md_open(uct_component_t *component, const char *md_name,
         goto err_free;
     }
 
-    tofu_md_config_default(&core_config);
-    core_config.tni = config->tni;
-    tofu_status     = tofu_md_open(backend, &core_config, &md->md);
+    status = uct_utofu_md_core_config(config, &core_config);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+    tofu_status = tofu_md_open(backend, &core_config, &md->md);
     if (tofu_status != TOFU_OK) {
-        uct_utofu_error("memory domain %s on TNI %u of %s: %s", md_name,
-                        config->tni, backend->path,
+        uct_utofu_error("memory domain %s on %s: %s", md_name, backend->path,
                         tofu_status_string(tofu_status));
         status = uct_utofu_status(tofu_status);
         goto err_free;
@@ -311,8 +374,8 @@ ucs_status_t uct_utofu_md_open(uct_component_t *component, const char *md_name,
     md->super.ops       = &uct_utofu_md_ops.ops;
     md->super.component = component;
     *md_p               = &md->super;
-    uct_utofu_debug("memory domain %s on TNI %u of %s (%s)", md_name,
-                    config->tni, backend->path, backend->reason);
+    uct_utofu_debug("memory domain %s on %s (%s)", md_name, backend->path,
+                    backend->reason);
     return UCS_OK;
 
 err_free:

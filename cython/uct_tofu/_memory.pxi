@@ -9,8 +9,15 @@ cdef class MemoryDomain:
     ----------
     backend : Backend, optional
         None loads the one that ``UCT_TOFU_BACKEND`` decides.
-    tni : int
-        Index into the usable TNIs.
+    tni : int, optional
+        Index into the usable TNIs of the one that is used first.  None: the
+        process's rank on its node modulo their number, where the starter of a
+        parallel program tells it in the environment, else 0.
+    tnis : iterable of int, optional
+        Indices of those that large transfers may use too.  None: all.
+    stripe_thresh : int
+        Bytes from which on a transfer may use another TNI than the first, or
+        several; 0 is the default.
     arena_chunk : int
         Bytes of address space taken at a time for ``alloc``; 0 is the default.
 
@@ -20,8 +27,8 @@ cdef class MemoryDomain:
     Source: cython/core/tofu.h, tofu_md_open.
     """
 
-    def __init__(self, Backend backend=None, *, unsigned tni=0,
-                 size_t arena_chunk=0):
+    def __init__(self, Backend backend=None, *, tni=None, tnis=None,
+                 size_t stripe_thresh=0, size_t arena_chunk=0):
         cdef:
             c.tofu_md_config_t config
             c.tofu_md_attr_t attr
@@ -32,13 +39,20 @@ cdef class MemoryDomain:
         if backend is None:
             backend = Backend.load()
         c.tofu_md_config_default(&config)
-        config.tni = tni
+        if tni is not None:
+            config.tni = tni
+        for index in tnis or ():
+            if not 0 <= index < 32:
+                raise ValueError(f"TNI index {index}: 0 to 31 can be")
+            config.tni_mask |= 1u << <unsigned>index
+        if stripe_thresh != 0:
+            config.stripe_thresh = stripe_thresh
         if arena_chunk != 0:
             config.arena_chunk = arena_chunk
         with nogil:
             status = c.tofu_md_open(backend.backend, &config, &md)
         if status != c.TOFU_OK:
-            fail("tofu_md_open", status, f"TNI index {tni} of {backend!r}")
+            fail("tofu_md_open", status, f"TNI {'any' if tni is None else tni} of {backend!r}")
         c.tofu_md_query(md, &attr)
         self.backend = backend
         self.rkey_size = attr.rkey_packed_size

@@ -57,7 +57,8 @@ cdef extern from "tofu.h" nogil:
         void *arg, tofu_ep_t *ep, tofu_status_t status) noexcept
 
     ctypedef struct tofu_md_config_t:
-        unsigned tni
+        unsigned tni, tni_mask
+        size_t stripe_thresh
         size_t arena_chunk
 
     ctypedef struct tofu_md_attr_t:
@@ -137,7 +138,7 @@ cdef extern from "tofu.h" nogil:
         uint64_t tcq_entries
         uint64_t posts
         uint64_t dropped
-        uint64_t mrq_peak
+        uint64_t mrq_peak, vcqs
 
     void tofu_iface_config_default(tofu_iface_config_t *config) noexcept
     tofu_status_t tofu_iface_open(

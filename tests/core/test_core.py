@@ -31,6 +31,10 @@ CASES = {
         "killed_before_grant",
         "killed_senders", "orderly_end", "successors", "gone_memory", "forged", "fuzz",
     ],
+    "tnis": [
+        "stripe", "stripe_parts", "neighbour", "fence_stripe", "spread",
+        "killed_stripe", "exhausted",
+    ],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most
 SANITIZED = [
@@ -38,6 +42,7 @@ SANITIZED = [
     ("flow", "churn"), ("flow", "pending"), ("order", "abandoned"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
+    ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
 ]  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},

@@ -18,7 +18,7 @@
 #include <tofu_dl.h>
 
 #define MAX_RANKS 80
-#define BLOB      64
+#define BLOB      256
 
 /* Shared by all ranks of a case. */
 struct shared {
