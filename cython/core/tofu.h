@@ -189,6 +189,9 @@ typedef struct tofu_iface_config {
     int           early_complete; /* look once, after posting put_zcopy, get_zcopy
                                      or a fetching atomic, whether it is done:
                                      then it returns TOFU_OK (default 1) */
+    unsigned      wakeup_timer_us; /* how long an armed event descriptor sleeps
+                                     when nobody would wake it: 1 to 100000
+                                     (default 1000) */
     tofu_err_cb_t err_cb;
     void          *err_arg;
 } tofu_iface_config_t;
@@ -250,6 +253,20 @@ tofu_status_t tofu_iface_set_am_handler(tofu_iface_t *iface, uint8_t id,
 /* Drive everything: completions, arrivals, credits, pending requests.  Returns
  * how many events were handled; 0 when there was nothing to do. */
 unsigned tofu_iface_progress(tofu_iface_t *iface);
+
+/*
+ * Sleeping.  The descriptor becomes readable when there may be something for
+ * progress to do, after it was armed; it is the iface's and is closed with it.
+ * Made by the first call, which enters the kernel; IO_ERROR or NO_MEMORY when
+ * the system has no descriptor or memory left.
+ */
+tofu_status_t tofu_iface_event_fd(tofu_iface_t *iface, int *fd_p);
+/* To be called before each sleep; enters the kernel.  OK: whatever comes or
+ * completes from now on makes the descriptor readable.  BUSY: there is work, call
+ * progress first.  IO_ERROR: the VCQ or a descriptor does not work any more.
+ * events: UCT's bits (UCT_EVENT_*); all kinds wake.  Wakes without a reason are
+ * normal, ten a second at least: the core's own duties go on by them. */
+tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events);
 
 enum {
     TOFU_FLUSH_CANCEL = 1 /* ep only: drop what has not been sent */

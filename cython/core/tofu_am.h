@@ -211,6 +211,7 @@ struct tofu_am {
     tofu_link_t    chans;     /* tofu_chan_t::all */
     tofu_chan_t    no_chan;   /* of eps that have none: never any credit */
     int            short_of_slots;
+    int            wanted;    /* a channel has `want`, or had */
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
     uint64_t       claim_since_ms[TOFU_REQUEST_ENTRIES];

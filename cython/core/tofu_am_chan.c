@@ -108,6 +108,7 @@ void tofu_chan_want(tofu_chan_t *chan)
 
     if (!chan->want) {
         chan->want     = 1;
+        am->wanted     = 1;
         chan->since_ms = am->iface->now_ms;
     }
     if (chan->state != TOFU_CHAN_IDLE) {

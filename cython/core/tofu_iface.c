@@ -21,6 +21,7 @@ void tofu_iface_config_default(tofu_iface_config_t *config)
     config->rndv_split     = 0;
     config->strong_order   = 0;
     config->early_complete = 1;
+    config->wakeup_timer_us = 1000;
 }
 
 static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
@@ -42,6 +43,11 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
     if ((uint64_t)c->rx_slots * (c->am_seg_size + 512) > 0xffffffffu) {
         tofu_error("%u receive slots of %zu bytes are more than 4 GiB",
                    c->rx_slots, c->am_seg_size);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((c->wakeup_timer_us == 0) || (c->wakeup_timer_us > 100000)) {
+        tofu_error("wakeup_timer_us %u: it can be 1 to 100000",
+                   c->wakeup_timer_us);
         return TOFU_ERR_INVALID_PARAM;
     }
     if ((c->tx_bounce == 0) || (c->tx_bounce > 65536) ||
@@ -227,6 +233,7 @@ static void tofu_iface_release(tofu_iface_t *iface)
         tofu_error("utofu_free_vcq(%#llx): %s",
                    (unsigned long long)iface->vcq_id, tofu_code_name(ret));
     }
+    tofu_wakeup_close(iface);
     if (iface->am != NULL) {
         tofu_am_close(iface);
     }

@@ -260,7 +260,8 @@ _Static_assert(sizeof(struct tofu_ep) <= 256, "an ep is at most 256 bytes");
 
 /* ------------------------------------------------------------------ iface */
 
-typedef struct tofu_am tofu_am_t; /* tofu_am.h */
+typedef struct tofu_am     tofu_am_t;     /* tofu_am.h */
+typedef struct tofu_wakeup tofu_wakeup_t; /* tofu_wakeup.c */
 
 typedef struct tofu_geometry_node {
     struct tofu_geometry_node *next;
@@ -351,6 +352,7 @@ struct tofu_iface {
     size_t                max_dereg;
     _Atomic size_t        num_dereg;
 
+    tofu_wakeup_t         *wakeup;     /* NULL: nobody asked for it */
     uint64_t              now_ms, tick_ms;
     uint8_t               logged;      /* TOFU_LOGGED_*, one line each */
     tofu_iface_stats_t    stats;
@@ -750,6 +752,16 @@ void tofu_iface_fatal(tofu_iface_t *iface, const char *call, int code);
 tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
                                        size_t size, tofu_address_t *address_p,
                                        char *reason, size_t reason_size);
+
+/* ------------------------------------------------------- tofu_progress.c */
+
+#define TOFU_CLOCK_PERIOD 64u /* progress calls between looks at the clock */
+#define TOFU_TICK_MS      10u
+
+/* --------------------------------------------------------- tofu_wakeup.c */
+
+/* The VCQs are freed. */
+void tofu_wakeup_close(tofu_iface_t *iface);
 
 /* ------------------------------------------------------------ tofu_attr.c */
 

@@ -13,8 +13,6 @@
 
 #define TOFU_NOTICES_MAX   32u /* read by one progress */
 #define TOFU_POSTS_UNSEEN  64u /* posts between looks at the TCQ */
-#define TOFU_CLOCK_PERIOD  64u /* progress calls between looks at the clock */
-#define TOFU_TICK_MS       10u
 
 void TOFU_NOINLINE tofu_iface_drop(tofu_iface_t *iface, unsigned kind,
                                    const char *what, utofu_vcq_id_t vcq_id)

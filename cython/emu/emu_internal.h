@@ -216,6 +216,7 @@ struct emu_vcq {
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
     uint32_t             unpublished; /* entries read since read_a/b were stored */
+    struct emu_doorbell  *bell; /* how its owner wants to be woken; NULL: not */
     const char           *warm; /* where the data of the last notice is */
     uint32_t             empty_polls; /* since then */
 
@@ -364,6 +365,27 @@ void emu_fault_guard(int fd, void *base, uint64_t size);
 void emu_fault_unguard(void *base);
 extern __thread int emu_fault_seen __attribute__((tls_model("initial-exec")));
 
+/* emu_doorbell.c: waking a process that sleeps (abi/tofu_doorbell.h) */
+struct emu_vma;
+void emu_doorbell_join(void); /* the control segment is there */
+/* Memory was registered under the STag: is it a doorbell?  fd: of its file. */
+void emu_doorbell_bind(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma *vma, int fd, size_t size);
+void emu_doorbell_unbind(struct emu_vcq *vcq, uint32_t stag);
+/* A poll of the MRQ found nothing, and there is a doorbell (VCQ locked). */
+void emu_doorbell_polled(struct emu_vcq *vcq);
+/* The block's owner is armed: wake it. */
+EMU_NOINLINE void emu_doorbell_ring(struct emu_vcq_block *block);
+/* After anything was put where the VCQ's owner finds it: a notice in a lane, an entry
+ * in a queue.  One load of a line that is read for every operation anyway.  What
+ * orders it after the store of the notice is done by the one who arms. */
+EMU_INLINE void emu_doorbell_check(struct emu_vcq_block *block)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (emu_unlikely(atomic_load_explicit(&block->armed, memory_order_relaxed) != 0)) {
+        emu_doorbell_ring(block);
+    }
+}
+
 /* emu_mem.c */
 int emu_mem_init(struct emu_vcq *vcq);
 void emu_mem_fini(struct emu_vcq *vcq);
@@ -371,6 +393,8 @@ void emu_mem_fini(struct emu_vcq *vcq);
 /* emu_queue.c */
 int emu_queue_init(struct emu_vcq *vcq);
 void emu_queue_fini(struct emu_vcq *vcq);
+/* Nothing is in the queues, and nothing is to appear there without a ring (locked). */
+bool emu_queue_quiet(struct emu_vcq *vcq);
 /* Make room for one more local notice. */
 EMU_NOINLINE void emu_mrq_grow(struct emu_vcq *vcq);
 

@@ -214,6 +214,9 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         e->seg_off = vma.file_off;
     }
     stag_write_end(e);
+    if (seg >= 0) {
+        emu_doorbell_bind(vcq, stag, &vma, emu_g.shm->seg[seg].fd, size);
+    }
     return UTOFU_SUCCESS;
 }
 
@@ -223,6 +226,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     bool             shared = e->kind == EMU_MEM_SHARED;
     uint32_t         seg    = e->seg;
 
+    emu_doorbell_unbind(vcq, stag);
     if (emu_g.env.mlock_memory) {
         munlock((void *)(uintptr_t)e->addr, e->end - e->begin);
     }

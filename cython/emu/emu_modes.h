@@ -64,6 +64,7 @@ uint32_t emu_wire_unread(const struct emu_vcq *vcq);
 /* fail: the injected result, or SUCCESS; delay_ns: injected */
 int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns);
 void emu_wire_start(struct emu_vcq *vcq); /* what DELAY_START held back */
+bool emu_wire_tcq_ready(const struct emu_vcq *vcq); /* it may find an entry */
 int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata);
 void emu_wire_idle(struct emu_vcq *vcq); /* a poll found nothing: let the thread work */
 void emu_wire_stop(void);   /* at exit: all VCQs */

@@ -26,6 +26,7 @@ EMU_INLINE void emu_tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
     t->cbdata = cbdata;
     t->code   = code;
     emu_toq_take(vcq);
+    emu_doorbell_check(vcq->block);
 }
 
 EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, uint64_t edata, uint64_t value,
@@ -45,6 +46,7 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
     m->notice.lcl_stadd   = lcl_stadd;
     m->notice.rmt_stadd   = rmt_stadd;
     m->code               = code;
+    emu_doorbell_check(vcq->block);
 }
 
 /* The next entry of a lane, and its word but for type and EDATA.  NULL: the target's
@@ -64,6 +66,7 @@ EMU_INLINE struct emu_lane_entry *emu_lane_entry(struct emu_lane_tx *tx, struct 
     tx->next = emu_likely(tx->wr_a - tx->known_a < EMU_LANE_A) ? &a[tx->wr_a & (EMU_LANE_A - 1)] : emu_lane_next(tx);
     if (emu_unlikely(tx->next == NULL)) {
         atomic_fetch_or(&target->epoch, EMU_EPOCH_OVERFLOW);
+        emu_doorbell_check(target);
         tx->next = e;
         if (e < b) {
             tx->wr_a--;
@@ -104,6 +107,7 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
     }
     e->stadd = rmt_stadd;
     __atomic_store_n(&e->word, word | ((uint64_t)type << 8) | edata, __ATOMIC_RELEASE);
+    emu_doorbell_check(target);
     return UTOFU_SUCCESS;
 }
 

@@ -275,6 +275,17 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     return NULL;
 }
 
+bool emu_queue_quiet(struct emu_vcq *vcq)
+{
+    uint32_t next  = vcq->next_lane;
+    bool     quiet = (vcq->mrq_head == vcq->mrq_tail) && (lane_ready(vcq) == NULL);
+
+    vcq->next_lane = next; /* nothing was taken */
+    /* a lane was announced that could not be mapped, or that came just now */
+    quiet = quiet && (atomic_load(&vcq->block->epoch) == vcq->epoch);
+    return quiet && ((vcq->wire != NULL) ? !emu_wire_tcq_ready(vcq) : (vcq->tcq_head == vcq->tcq_tail));
+}
+
 /* Counting takes long when there is much: now and then, and after every pause */
 static bool check_is_due(struct emu_vcq *vcq)
 {
@@ -352,6 +363,9 @@ out:
     if (timed && (code == UTOFU_ERR_NOT_FOUND)) {
         emu_timing_poll_empty();
     }
+    if (emu_unlikely(vcq->bell != NULL) && (code == UTOFU_ERR_NOT_FOUND)) {
+        emu_doorbell_polled(vcq);
+    }
     if (vcq->special & EMU_SPECIAL_STATS) {
         emu_stats_poll(vcq, true, code);
     }
@@ -424,6 +438,9 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         }
         if (vcq->unpublished) {
             lanes_publish(vcq);
+        }
+        if (emu_unlikely(vcq->bell != NULL)) {
+            emu_doorbell_polled(vcq);
         }
     }
 out:

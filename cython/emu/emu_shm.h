@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  2u
+#define EMU_SHM_VERSION  3u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -165,6 +165,8 @@ struct emu_control {
     struct emu_node      node[EMU_MAX_NODES];
     struct emu_clock     clock[EMU_MAX_NODES];
     _Atomic uint64_t     timing_floor; /* ps, 0: not measured */
+    _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
+    uint32_t             pad;
     struct emu_gate      gate[EMU_MAX_NODES][EMU_NODE_GATES]; /* touched only when used */
 };
 
@@ -217,7 +219,10 @@ struct emu_vcq_block {
     uint32_t         mrq_entries;
     uint32_t         session;    /* session mode: it has a struct emu_session */
     uint64_t         vcq_id;     /* with default path */
-    char             pad1[EMU_LINE - 24];
+    _Atomic uint32_t armed;      /* its owner sleeps: who brings a notice takes this and rings */
+    uint32_t         bell_length; /* of bell: where to ring, an abstract name */
+    char             bell[32];
+    char             pad1[EMU_LINE - 64];
 };
 #define EMU_EPOCH_OVERFLOW 0x80000000u
 

@@ -379,6 +379,7 @@ bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
     struct wire_op *op = emu_wire_op(w, n);
     if (!op->sent) {
         send_op(w, op);
+        emu_doorbell_check(w->vcq->block); /* its TCQ entry */
     } else {
         land_op(w, op);
     }
@@ -455,6 +456,11 @@ void emu_wire_start(struct emu_vcq *vcq)
         emu_wire_op(w, n)->held = false;
     }
     emu_wire_kick();
+}
+
+bool emu_wire_tcq_ready(const struct emu_vcq *vcq)
+{
+    return vcq->wire->tcq_read < vcq->wire->sent;
 }
 
 int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)

@@ -243,6 +243,7 @@ typedef struct uct_utofu_iface_config {
     double             bandwidth;       /* bytes per second */
     double             latency;         /* seconds */
     double             overhead;        /* seconds */
+    double             wakeup_timer;    /* seconds */
 } uct_utofu_iface_config_t;
 
 /* ------------------------------------------------------------------- objects */

@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[6];
-static ucs_config_field_t uct_utofu_iface_config_table[11];
+static ucs_config_field_t uct_utofu_iface_config_table[12];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -208,6 +208,12 @@ static void uct_utofu_config_init(void)
          "Processor time of posting one operation that is reported to the "
          "upper layer.",
          offsetof(uct_utofu_iface_config_t, overhead), time},
+
+        {"WAKEUP_TIMER", "auto",
+         "How long a worker that waits for events sleeps at most where nothing "
+         "would wake it: always on the machine, and while it waits for credit. "
+         "At most 100ms; \"auto\" is 1ms.",
+         offsetof(uct_utofu_iface_config_t, wakeup_timer), time},
 
         {NULL}
     };

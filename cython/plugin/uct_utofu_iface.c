@@ -78,6 +78,10 @@ static ucs_status_t uct_utofu_iface_query(uct_iface_h tl_iface,
 
     attr->cap.flags               = uct_utofu_iface_flags(core);
 
+    attr->cap.event_flags         = UCT_IFACE_FLAG_EVENT_SEND_COMP |
+                                    UCT_IFACE_FLAG_EVENT_RECV |
+                                    UCT_IFACE_FLAG_EVENT_FD;
+
     attr->cap.put.max_short       = core->max_put_short;
     attr->cap.put.max_bcopy       = core->max_put_bcopy;
     attr->cap.put.min_zcopy       = 0;
@@ -346,6 +350,21 @@ static ucs_status_t uct_utofu_iface_fence(uct_iface_h tl_iface, unsigned flags)
             tofu_iface_fence(((uct_utofu_iface_t*)tl_iface)->iface));
 }
 
+static ucs_status_t uct_utofu_iface_event_fd_get(uct_iface_h tl_iface,
+                                                 int *fd_p)
+{
+    return uct_utofu_status(
+            tofu_iface_event_fd(((uct_utofu_iface_t*)tl_iface)->iface, fd_p));
+}
+
+static ucs_status_t uct_utofu_iface_event_arm(uct_iface_h tl_iface,
+                                              unsigned events)
+{
+    return uct_utofu_status(
+            tofu_iface_event_arm(((uct_utofu_iface_t*)tl_iface)->iface,
+                                 events));
+}
+
 static void uct_utofu_iface_vfs_refresh(uct_iface_h tl_iface)
 {
     (void)tl_iface;
@@ -449,6 +468,14 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
         core_config->am_seg_size = config->am_seg_size;
     }
     core_config->strong_order = config->strong_order;
+    if (!UCS_CONFIG_DBL_IS_AUTO(config->wakeup_timer)) {
+        if (!(config->wakeup_timer >= 1e-6) || (config->wakeup_timer > 0.1)) {
+            uct_utofu_error("UCX_UTOFU_WAKEUP_TIMER: it can be 1us to 100ms");
+            return UCS_ERR_INVALID_PARAM;
+        }
+        core_config->wakeup_timer_us =
+                (unsigned)((config->wakeup_timer * 1e6) + 0.5);
+    }
     return UCS_OK;
 }
 
@@ -569,6 +596,8 @@ void uct_utofu_iface_ops_init(void)
     ops->iface_progress_enable    = uct_utofu_api.uct_base_iface_progress_enable;
     ops->iface_progress_disable   = uct_utofu_api.uct_base_iface_progress_disable;
     ops->iface_progress           = uct_utofu_iface_progress;
+    ops->iface_event_fd_get       = uct_utofu_iface_event_fd_get;
+    ops->iface_event_arm          = uct_utofu_iface_event_arm;
     ops->iface_close              = uct_utofu_iface_close;
     ops->iface_query              = uct_utofu_iface_query;
     ops->iface_get_device_address = uct_utofu_iface_get_device_address;
