@@ -30,19 +30,15 @@
 #include <unistd.h>
 
 #define TOFU_WAKEUP_LONG_US  100000u /* most that config.wakeup_timer_us can be */
-#define TOFU_WAKEUP_VCQS     1u
 #define TOFU_WAKEUP_DRAIN    64u     /* datagrams read by one arming */
 
-typedef struct tofu_bell { /* of one VCQ */
-    utofu_vcq_hdl_t      vcq;
-    struct tofu_doorbell *page;
-    size_t               length;
-} tofu_bell_t;
-
 struct tofu_wakeup {
-    int         epoll_fd, socket_fd, timer_fd;
-    unsigned    num_bells;
-    tofu_bell_t bell[TOFU_WAKEUP_VCQS];
+    int                  epoll_fd, socket_fd, timer_fd;
+    struct sockaddr_un   name; /* of the socket */
+    size_t               name_length;
+    /* doorbells of the iface and its lanes; NULL: none (yet) */
+    struct tofu_doorbell *bell[TOFU_MAX_TNIS];
+    size_t               length;
 };
 
 /* ------------------------------------------------------------ open, close */
@@ -56,16 +52,15 @@ static tofu_status_t tofu_wakeup_errno(const tofu_iface_t *iface,
 }
 
 /* Let the VCQ ring.  What the library can't do, the timer does. */
-static tofu_status_t tofu_bell_open(tofu_iface_t *iface, tofu_bell_t *bell,
-                                    utofu_vcq_hdl_t vcq,
-                                    const struct sockaddr_un *name,
-                                    size_t name_length)
+static tofu_status_t tofu_bell_open(tofu_iface_t *lane, tofu_wakeup_t *wakeup)
 {
-    size_t        length = iface->md->page_size;
-    tofu_status_t status = TOFU_OK;
-    utofu_stadd_t stadd;
-    void          *page;
-    int           fd, ret;
+    tofu_iface_t         *iface = lane->owner;
+    size_t               length = wakeup->length;
+    tofu_status_t        status = TOFU_OK;
+    struct tofu_doorbell *page;
+    utofu_stadd_t        stadd;
+    void                 *map;
+    int                  fd, ret;
 
     fd = memfd_create(TOFU_DOORBELL_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
@@ -76,21 +71,20 @@ static tofu_status_t tofu_bell_open(tofu_iface_t *iface, tofu_bell_t *bell,
         status = tofu_wakeup_errno(iface, "ftruncate");
         goto out;
     }
-    page = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
+    map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
         status = tofu_wakeup_errno(iface, "mmap");
         goto out;
     }
-    bell->vcq               = vcq;
-    bell->page              = page;
-    bell->length            = length;
-    bell->page->magic       = TOFU_DOORBELL_MAGIC;
-    bell->page->version     = TOFU_DOORBELL_VERSION;
-    bell->page->name_length = (uint32_t)name_length;
-    memcpy(bell->page->name, name->sun_path + 1, name_length);
+    page              = map;
+    page->magic       = TOFU_DOORBELL_MAGIC;
+    page->version     = TOFU_DOORBELL_VERSION;
+    page->name_length = (uint32_t)wakeup->name_length;
+    memcpy(page->name, wakeup->name.sun_path + 1, wakeup->name_length);
+    wakeup->bell[lane->lane_index] = page;
     /* read-only: for peers; it goes with the VCQ */
-    ret = iface->fn.reg_mem(vcq, page, length, UTOFU_REG_MEM_FLAG_READ_ONLY,
-                            &stadd);
+    ret = lane->fn.reg_mem(lane->vcq, map, length, UTOFU_REG_MEM_FLAG_READ_ONLY,
+                           &stadd);
     if (ret != UTOFU_SUCCESS) {
         tofu_debug("utofu_reg_mem of a doorbell page: %s; a timer is used",
                    tofu_code_name(ret));
@@ -101,11 +95,12 @@ out:
 }
 
 static tofu_status_t tofu_wakeup_open_fds(tofu_iface_t *iface,
-                                          tofu_wakeup_t *wakeup,
-                                          struct sockaddr_un *name,
-                                          socklen_t *name_length)
+                                          tofu_wakeup_t *wakeup)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event  = {.events = EPOLLIN};
+    struct sockaddr_un *name  = &wakeup->name;
+    socklen_t          length = sizeof(*name);
+    size_t             used   = offsetof(struct sockaddr_un, sun_path) + 1;
 
     wakeup->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (wakeup->epoll_fd < 0) {
@@ -124,8 +119,11 @@ static tofu_status_t tofu_wakeup_open_fds(tofu_iface_t *iface,
         (bind(wakeup->socket_fd, (struct sockaddr *)name,
               sizeof(name->sun_family)) != 0) ||
         (getsockname(wakeup->socket_fd, (struct sockaddr *)name,
-                     name_length) != 0)) {
+                     &length) != 0)) {
         return tofu_wakeup_errno(iface, "socket");
+    }
+    if ((length > used) && (length - used <= TOFU_DOORBELL_NAME_MAX)) {
+        wakeup->name_length = length - used;
     }
     if ((epoll_ctl(wakeup->epoll_fd, EPOLL_CTL_ADD, wakeup->timer_fd,
                    &event) != 0) ||
@@ -138,11 +136,8 @@ static tofu_status_t tofu_wakeup_open_fds(tofu_iface_t *iface,
 
 static tofu_status_t tofu_wakeup_open(tofu_iface_t *iface)
 {
-    struct sockaddr_un name   = {0};
-    socklen_t          length = sizeof(name);
-    tofu_wakeup_t      *wakeup;
-    tofu_status_t      status;
-    size_t             used;
+    tofu_wakeup_t *wakeup;
+    tofu_status_t status;
 
     wakeup = calloc(1, sizeof(*wakeup));
     if (wakeup == NULL) {
@@ -150,14 +145,8 @@ static tofu_status_t tofu_wakeup_open(tofu_iface_t *iface)
     }
     wakeup->epoll_fd = wakeup->socket_fd = wakeup->timer_fd = -1;
     iface->wakeup    = wakeup;
-    status           = tofu_wakeup_open_fds(iface, wakeup, &name, &length);
-    used             = offsetof(struct sockaddr_un, sun_path) + 1;
-    if ((status == TOFU_OK) && (length > used) &&
-        (length - used <= TOFU_DOORBELL_NAME_MAX)) {
-        status = tofu_bell_open(iface, &wakeup->bell[0], iface->vcq, &name,
-                                length - used);
-        wakeup->num_bells = (status == TOFU_OK);
-    }
+    wakeup->length   = iface->md->page_size;
+    status           = tofu_wakeup_open_fds(iface, wakeup);
     if (status != TOFU_OK) {
         tofu_wakeup_close(iface);
     }
@@ -172,8 +161,10 @@ void tofu_wakeup_close(tofu_iface_t *iface)
     if (wakeup == NULL) {
         return;
     }
-    for (i = 0; i < wakeup->num_bells; ++i) {
-        munmap(wakeup->bell[i].page, wakeup->bell[i].length);
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (wakeup->bell[i] != NULL) {
+            munmap(wakeup->bell[i], wakeup->length);
+        }
     }
     if (wakeup->socket_fd >= 0) {
         close(wakeup->socket_fd);
@@ -268,10 +259,28 @@ static void tofu_wakeup_state(tofu_wakeup_t *wakeup, uint32_t state)
 {
     unsigned i;
 
-    for (i = 0; i < wakeup->num_bells; ++i) {
-        atomic_store_explicit(&wakeup->bell[i].page->state, state,
-                              memory_order_relaxed);
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (wakeup->bell[i] != NULL) {
+            atomic_store_explicit(&wakeup->bell[i]->state, state,
+                                  memory_order_relaxed);
+        }
     }
+}
+
+/* Every VCQ has its doorbell; lanes are opened as they are needed. */
+static tofu_status_t tofu_wakeup_open_bells(tofu_iface_t *iface)
+{
+    tofu_wakeup_t *wakeup = iface->wakeup;
+    tofu_status_t status  = TOFU_OK;
+    unsigned      i;
+
+    for (i = 0; (i < TOFU_MAX_TNIS) && (status == TOFU_OK); ++i) {
+        if ((iface->lane[i] != NULL) && (wakeup->bell[i] == NULL) &&
+            (wakeup->name_length > 0)) {
+            status = tofu_bell_open(iface->lane[i], wakeup);
+        }
+    }
+    return status;
 }
 
 /* Read what rang before.  1: nothing is left, 0: come again, -1: failed. */
@@ -292,31 +301,43 @@ static int tofu_wakeup_drain(tofu_wakeup_t *wakeup)
 /* Both queues of every VCQ are empty.  Polling the MRQ arms the doorbell. */
 static int tofu_wakeup_queues_empty(tofu_iface_t *iface)
 {
-    int code;
+    tofu_iface_t *lane;
+    unsigned     i;
+    int          code;
 
-    if (tofu_tcq_drain(iface) > 0) {
-        return 0;
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        lane = iface->lane[i];
+        if (lane == NULL) {
+            continue;
+        }
+        if (lane->stashed || (tofu_tcq_drain(lane) > 0)) {
+            return 0;
+        }
+        code = lane->fn.poll_mrq(lane->vcq, 0, &lane->stash.notice);
+        if (code != UTOFU_ERR_NOT_FOUND) {
+            lane->stash.code = code;
+            lane->stashed    = 1;
+            tofu_lane_posted(lane); /* so that progress looks there */
+            return 0;
+        }
     }
-    code = iface->fn.poll_mrq(iface->vcq, 0, &iface->stash.notice);
-    if (code == UTOFU_ERR_NOT_FOUND) {
-        return 1;
-    }
-    iface->stash.code = code;
-    iface->stashed    = 1;
-    return 0;
+    return 1;
 }
 
 /* OK: every VCQ rings, or has none to ring it and *timer_p is set. */
-static tofu_status_t tofu_wakeup_bells(const tofu_wakeup_t *wakeup,
-                                       int *timer_p)
+static tofu_status_t tofu_wakeup_bells(const tofu_iface_t *iface, int *timer_p)
 {
     const struct tofu_doorbell *page;
     unsigned                   i;
 
-    *timer_p |= (wakeup->num_bells == 0);
-    for (i = 0; i < wakeup->num_bells; ++i) {
-        page = wakeup->bell[i].page;
-        if (!atomic_load_explicit(&page->acknowledged, memory_order_relaxed)) {
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        page = iface->wakeup->bell[i];
+        if (iface->lane[i] == NULL) {
+            continue;
+        }
+        if (page == NULL) {
+            *timer_p = 1;
+        } else if (!atomic_load_explicit(&page->acknowledged, memory_order_relaxed)) {
             *timer_p = 1;
         } else if (atomic_load_explicit(&page->state, memory_order_relaxed) !=
                    TOFU_DOORBELL_ARMED) {
@@ -373,9 +394,13 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
         return (drained == 0) ? TOFU_ERR_BUSY :
                                 tofu_wakeup_errno(iface, "recv");
     }
+    status = tofu_wakeup_open_bells(iface);
+    if (status != TOFU_OK) {
+        return status;
+    }
     tofu_wakeup_state(wakeup, TOFU_DOORBELL_ARM);
     status = tofu_wakeup_queues_empty(iface) ?
-                     tofu_wakeup_bells(wakeup, &soon) :
+                     tofu_wakeup_bells(iface, &soon) :
                      TOFU_ERR_BUSY;
     if (status == TOFU_OK) {
         status = tofu_wakeup_start_timer(iface, soon);

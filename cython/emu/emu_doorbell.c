@@ -5,14 +5,11 @@
  *
  *   sleeper                              who brings a notice
  *     armed = 1                            store the notice
- *     membarrier                           (no fence)
+ *     fence of all processes               (none of its own)
  *     look at the queues again             armed?  exchange it to 0, send a datagram
  *
- * Each stores and then looks at what the other stored, so both need a full fence
- * between the two, or neither may see the other.  The one who arms has it executed for all: membarrier
- * puts one into every running thread of every process that joined.  A notice that
- * was stored before it is seen by the second look; one that is stored after it is
- * followed by a load that sees `armed`.
+ * A notice that was stored before the fence (emu_fence.c) is seen by the second look;
+ * one that is stored after it is followed by a load that sees `armed`.
  *
  * Where processes can't be reached that way nothing is armed: doorbells are not
  * acknowledged, and programs use a timer.
@@ -29,15 +26,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define MAPPED_NAME "/memfd:" TOFU_DOORBELL_MEMFD
-
-/* linux/membarrier.h, which old systems lack */
-#define GLOBAL_EXPEDITED          2
-#define REGISTER_GLOBAL_EXPEDITED 4
 
 struct emu_doorbell {
     struct tofu_doorbell *page; /* a mapping of ours: the program may undo its own */
@@ -49,24 +41,6 @@ struct emu_doorbell {
 _Static_assert(sizeof(((struct emu_vcq_block *)0)->bell) == TOFU_DOORBELL_NAME_MAX, "a name fits");
 
 static _Atomic int ring_fd = -1; /* a socket to send from */
-
-static bool membarrier_ok(int command)
-{
-#ifdef SYS_membarrier
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-#else
-    (void)command;
-    return false;
-#endif
-}
-
-void emu_doorbell_join(void)
-{
-    if (!membarrier_ok(REGISTER_GLOBAL_EXPEDITED)) {
-        /* before any notice of ours: who arms looks at it after its barrier */
-        atomic_store(&emu_g.control->unfenced, 1);
-    }
-}
 
 /* ----------------------------------------------------------------- the sleeper */
 
@@ -87,7 +61,7 @@ void emu_doorbell_bind(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma 
     if ((vcq->bell != NULL) || (vcq->session != NULL) || (size < sizeof(*page)) ||
         (vma->file_off % _Alignof(struct tofu_doorbell) != 0) || (seals < 0) || !(seals & F_SEAL_SHRINK) ||
         fstat(fd, &st) || ((uint64_t)st.st_size < vma->file_off + sizeof(*page)) ||
-        atomic_load(&emu_g.control->unfenced)) {
+        !emu_fence_reaches_all()) {
         return;
     }
     bell = malloc(sizeof(*bell));
@@ -141,7 +115,7 @@ void emu_doorbell_polled(struct emu_vcq *vcq)
         return;
     }
     atomic_store(&vcq->block->armed, 1);
-    if (!membarrier_ok(GLOBAL_EXPEDITED) || atomic_load(&emu_g.control->unfenced)) {
+    if (!emu_fence_all()) {
         atomic_store(&page->acknowledged, 0); /* it works no more: a process has come that can't be reached */
     } else if (emu_queue_quiet(vcq)) {
         atomic_store_explicit(&page->state, TOFU_DOORBELL_ARMED, memory_order_relaxed);

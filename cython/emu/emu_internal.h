@@ -173,6 +173,8 @@ struct emu_rx_lane {
     uint64_t              rd_a, rd_b, rd_x;
     uint32_t              unpublished;
     uint32_t              index;   /* in the process segment */
+    uint8_t               served;  /* since the last sweep */
+    uint8_t               marked;  /* by this sweep */
 };
 
 struct emu_tcq_entry {
@@ -215,6 +217,11 @@ struct emu_vcq {
     struct emu_vcq_block *block;
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
+    uint32_t             num_hot;  /* those before are looked at by every poll */
+    uint32_t             looked;   /* lanes looked at in vain since the last sweep */
+    uint32_t             retry;    /* announced, could not be mapped: index + 1 */
+    uint32_t             drop_at;  /* where to go on looking for closed ones */
+    uint32_t             *lane_pos; /* by index in the segment: place in lanes + 1 */
     uint32_t             unpublished; /* entries read since read_a/b were stored */
     struct emu_doorbell  *bell; /* how its owner wants to be woken; NULL: not */
     const char           *warm; /* where the data of the last notice is */
@@ -342,6 +349,10 @@ struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries,
 int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct emu_lane_tx *tx, uint32_t *index_p);
 /* Where the entry after the one just written goes, when ring A looks full. */
 EMU_NOINLINE struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx);
+/* Tell the lane's reader of it: a new one, or one that it does not look at. */
+void emu_lane_announce(struct emu_vcq_block *target, struct emu_lane *lane, uint32_t index);
+/* Something was put into a lane that its reader had stopped looking at. */
+EMU_NOINLINE void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane);
 /* The producer is done with the lane: its reader drops it when it has read all. */
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 
@@ -365,9 +376,13 @@ void emu_fault_guard(int fd, void *base, uint64_t size);
 void emu_fault_unguard(void *base);
 extern __thread int emu_fault_seen __attribute__((tls_model("initial-exec")));
 
+/* emu_fence.c: a fence in all threads of the job's processes */
+void emu_fence_join(void); /* the control segment is there */
+bool emu_fence_reaches_all(void);
+bool emu_fence_all(void);  /* false: there are some that it does not reach */
+
 /* emu_doorbell.c: waking a process that sleeps (abi/tofu_doorbell.h) */
 struct emu_vma;
-void emu_doorbell_join(void); /* the control segment is there */
 /* Memory was registered under the STag: is it a doorbell?  fd: of its file. */
 void emu_doorbell_bind(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma *vma, int fd, size_t size);
 void emu_doorbell_unbind(struct emu_vcq *vcq, uint32_t stag);

@@ -58,11 +58,15 @@ int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct
             munmap(lane, size);
         }
         if (index == EMU_MAX_LANES) {
+            /* the target drops those of senders that are gone */
+            atomic_fetch_add_explicit(&peer->block->epoch, 1, memory_order_acq_rel);
             return UTOFU_ERR_FULL;
         }
         fallocate(peer->proc->seg_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)(EMU_LANES_OFF(session) + index * size), (off_t)size);
     }
+    lane->index   = index;
+    atomic_store_explicit(&lane->heat, EMU_LANE_ANNOUNCED, memory_order_relaxed);
     lane->vcq     = peer->vcq;
     lane->vcq_gen = peer->gen;
     lane->origin  = origin;
@@ -72,9 +76,29 @@ int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct
                                          .limit   = limit};
     *index_p      = index;
     atomic_store_explicit(&lane->owner, owner, memory_order_release);
-    /* the overflow bit is kept; 2^31 announcements are out of reach */
-    atomic_fetch_add_explicit(&peer->block->epoch, 1, memory_order_acq_rel);
+    emu_lane_announce(peer->block, lane, index);
     return UTOFU_SUCCESS;
+}
+
+void emu_lane_announce(struct emu_vcq_block *target, struct emu_lane *lane, uint32_t index)
+{
+    uint32_t head = atomic_load_explicit(&target->announced, memory_order_relaxed);
+
+    do {
+        __atomic_store_n(&lane->next, head, __ATOMIC_RELAXED);
+    } while (!atomic_compare_exchange_weak_explicit(&target->announced, &head, index + 1, memory_order_release,
+                                                    memory_order_relaxed));
+    /* the overflow bit is kept; 2^31 announcements are out of reach */
+    atomic_fetch_add_explicit(&target->epoch, 1, memory_order_acq_rel);
+}
+
+void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane)
+{
+    uint32_t cold = EMU_LANE_COLD;
+
+    if (atomic_compare_exchange_strong(&lane->heat, &cold, EMU_LANE_ANNOUNCED)) {
+        emu_lane_announce(target, lane, lane->index);
+    }
 }
 
 struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)

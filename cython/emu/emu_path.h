@@ -107,6 +107,11 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
     }
     e->stadd = rmt_stadd;
     __atomic_store_n(&e->word, word | ((uint64_t)type << 8) | edata, __ATOMIC_RELEASE);
+    /* the consumer has the fence between the two executed: see lanes_sweep */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (emu_unlikely(atomic_load_explicit(&tx->lane->heat, memory_order_relaxed) != EMU_LANE_HOT)) {
+        emu_lane_heat(target, tx->lane);
+    }
     emu_doorbell_check(target);
     return UTOFU_SUCCESS;
 }

@@ -18,6 +18,7 @@
 
 #define MRQ_FIRST_SIZE 1024u
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
+#define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
 
 int emu_queue_init(struct emu_vcq *vcq)
@@ -41,10 +42,13 @@ void emu_queue_fini(struct emu_vcq *vcq)
         lane_release(vcq->lanes[i].lane); /* its producer sees that the VCQ is gone */
     }
     free(vcq->lanes);
+    free(vcq->lane_pos);
     free(vcq->mrq);
     vcq->lanes     = NULL;
     vcq->mrq       = NULL;
+    vcq->lane_pos  = NULL;
     vcq->num_lanes = 0;
+    vcq->num_hot   = 0;
 }
 
 void emu_mrq_grow(struct emu_vcq *vcq)
@@ -76,11 +80,35 @@ EMU_INLINE uint64_t entry_seq(const struct emu_lane_entry *e)
     return __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT;
 }
 
-static bool lane_add(struct emu_vcq *vcq, uint32_t index)
+static struct emu_lane_entry *lane_entries(struct emu_lane *lane)
+{
+    return (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
+}
+
+/* Exchange two places of vcq->lanes. */
+static void lanes_swap(struct emu_vcq *vcq, uint32_t i, uint32_t j)
+{
+    struct emu_rx_lane rx = vcq->lanes[i];
+
+    vcq->lanes[i]                        = vcq->lanes[j];
+    vcq->lanes[j]                        = rx;
+    vcq->lane_pos[vcq->lanes[i].index]   = i + 1;
+    vcq->lane_pos[vcq->lanes[j].index]   = j + 1;
+}
+
+/* A lane that was never seen before; *next_p: that which was announced before it.
+ * False: it could not be mapped. */
+static bool lane_add(struct emu_vcq *vcq, uint32_t index, uint32_t *next_p)
 {
     struct emu_rx_lane *rx;
     struct emu_lane    *lane;
 
+    if (vcq->lane_pos == NULL) {
+        vcq->lane_pos = calloc(EMU_MAX_LANES, sizeof(*vcq->lane_pos));
+        if (vcq->lane_pos == NULL) {
+            return false;
+        }
+    }
     if (vcq->num_lanes == vcq->cap_lanes) {
         uint32_t            cap   = vcq->cap_lanes ? vcq->cap_lanes * 2 : 8;
         struct emu_rx_lane *lanes = realloc(vcq->lanes, cap * sizeof(*lanes));
@@ -94,84 +122,138 @@ static bool lane_add(struct emu_vcq *vcq, uint32_t index)
     if (lane == NULL) {
         return false;
     }
+    *next_p = __atomic_load_n(&lane->next, __ATOMIC_RELAXED);
+    if ((atomic_load_explicit(&lane->owner, memory_order_acquire) == 0) || (lane->vcq != vcq->index) ||
+        (lane->vcq_gen != vcq->gen)) {
+        munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries)); /* not ours */
+        return true;
+    }
     rx         = &vcq->lanes[vcq->num_lanes];
-    rx->lane   = lane;
-    rx->index  = index;
+    *rx        = (struct emu_rx_lane){.lane = lane, .index = index, .origin = lane->origin};
     rx->rd_a   = atomic_load(&lane->read_a);
     rx->rd_b   = atomic_load(&lane->read_b);
     rx->rd_x   = atomic_load(&lane->read_x);
-    rx->origin = lane->origin;
     rx->expect = (rx->rd_a + rx->rd_b + 1) & EMU_ENTRY_SEQ_MASK;
-    rx->cur    = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD) + (rx->rd_a & (EMU_LANE_A - 1));
-    vcq->num_lanes++;
+    rx->cur    = lane_entries(lane) + (rx->rd_a & (EMU_LANE_A - 1));
+    atomic_store_explicit(&lane->heat, EMU_LANE_HOT, memory_order_relaxed);
+    vcq->lane_pos[index] = ++vcq->num_lanes;
+    lanes_swap(vcq, vcq->num_lanes - 1, vcq->num_hot++);
     return true;
 }
 
-/* Drop the lanes of senders that are gone and whose notices were all read. */
-static void lanes_drop_closed(struct emu_vcq *vcq)
+static bool owner_is_gone(uint64_t owner)
 {
-    uint32_t kept = 0;
+    const struct emu_proc_slot *s = &emu_g.control->slot[EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS];
 
-    for (uint32_t i = 0; i < vcq->num_lanes; i++) {
-        struct emu_rx_lane         *rx    = &vcq->lanes[i];
-        uint64_t                    owner = atomic_load(&rx->lane->owner);
-        uint32_t                    slot  = EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS;
-        const struct emu_proc_slot *s     = &emu_g.control->slot[slot];
-        bool gone = atomic_load_explicit(&rx->lane->closed, memory_order_acquire) ||
-                    (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
+    return (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
+}
 
-        if (gone && (entry_seq(rx->cur) != rx->expect)) {
-            lane_release(rx->lane);
+/* Drop the lanes of senders that are gone and whose notices were all read: of the
+ * next `most` lanes. */
+static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
+{
+    for (; (most > 0) && (vcq->num_lanes > 0); most--) {
+        uint32_t            i  = (vcq->drop_at < vcq->num_lanes) ? vcq->drop_at : 0;
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+
+        vcq->drop_at = i + 1;
+        if (!atomic_load_explicit(&rx->lane->closed, memory_order_acquire) &&
+            !owner_is_gone(atomic_load(&rx->lane->owner))) {
+            continue;
+        }
+        if (entry_seq(rx->cur) == rx->expect) { /* it may have died before it said so */
+            if (i >= vcq->num_hot) {
+                lanes_swap(vcq, i, vcq->num_hot++);
+            }
+            continue;
+        }
+        if (i < vcq->num_hot) {
+            lanes_swap(vcq, i, --vcq->num_hot);
+            i = vcq->num_hot;
+        }
+        lanes_swap(vcq, i, --vcq->num_lanes);
+        rx                         = &vcq->lanes[vcq->num_lanes];
+        vcq->lane_pos[rx->index]   = 0;
+        lane_release(rx->lane);
+    }
+}
+
+/* All lanes of this process were used at one time: give back those towards us whose
+ * producers died before they announced them. */
+static void lanes_reclaim(struct emu_vcq *vcq)
+{
+    lanes_drop_closed(vcq, vcq->num_lanes);
+    for (uint32_t i = 0; i < EMU_MAX_LANES; i++) {
+        struct emu_lane *lane;
+        uint64_t         owner;
+
+        if ((vcq->lane_pos != NULL) && (vcq->lane_pos[i] != 0)) {
+            continue;
+        }
+        lane = emu_lane_map(emu_g.seg_fd, i, emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
+        if (lane == NULL) {
+            return;
+        }
+        owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
+        /* nothing is announced: then this was not, and will not be */
+        if ((owner != 0) && (lane->vcq == vcq->index) && (lane->vcq_gen == vcq->gen) && owner_is_gone(owner) &&
+            (atomic_load(&vcq->block->announced) == 0)) {
+            lane_release(lane);
         } else {
-            vcq->lanes[kept++] = *rx;
+            munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
         }
     }
-    vcq->num_lanes = kept;
+}
+
+#define DROP_LOOKS 32u /* lanes examined by one refresh */
+
+/* Look at the lanes that were announced, from index `next` - 1 back; returns where to
+ * go on when one could not be mapped, else 0. */
+static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
+{
+    uint32_t pos, steps;
+
+    /* steps: whatever a peer wrote, it ends */
+    for (steps = 0; (next != 0) && (next <= EMU_MAX_LANES) && (steps < EMU_MAX_LANES); steps++) {
+        pos = (vcq->lane_pos != NULL) ? vcq->lane_pos[next - 1] : 0;
+        if (pos != 0) {
+            next = __atomic_load_n(&vcq->lanes[pos - 1].lane->next, __ATOMIC_RELAXED);
+            atomic_store_explicit(&vcq->lanes[pos - 1].lane->heat, EMU_LANE_HOT, memory_order_relaxed);
+            if (pos - 1 >= vcq->num_hot) {
+                lanes_swap(vcq, pos - 1, vcq->num_hot++);
+            }
+        } else if (!lane_add(vcq, next - 1, &next)) {
+            return next;
+        }
+    }
+    return 0;
 }
 
 /* Peers have announced lanes, or that one of them found the MRQ full. */
 static EMU_NOINLINE void lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
 {
-    bool complete = true;
-
     if (epoch & EMU_EPOCH_OVERFLOW) {
         emu_async_error("MRQ Overflow", vcq);
     }
-    lanes_drop_closed(vcq);
-    uint32_t high = atomic_load_explicit(&emu_g.shm->lanes, memory_order_acquire);
-    if (high > EMU_MAX_LANES) {
-        high = EMU_MAX_LANES;
+    vcq->retry = lanes_take(vcq, vcq->retry);
+    if (vcq->retry == 0) {
+        vcq->retry = lanes_take(vcq, atomic_exchange_explicit(&vcq->block->announced, 0, memory_order_acquire));
     }
-    for (uint32_t i = 0; i < high; i++) {
-        uint32_t k    = 0;
-        /* owner and consumer of a lane are in its first line; peek at them */
-        char    *page = mmap(NULL, EMU_LANE_HEAD, PROT_READ, MAP_SHARED, emu_g.seg_fd,
-                             (off_t)(EMU_LANES_OFF(emu_g.env.mrq_entries_session) +
-                                     i * EMU_LANE_SIZE(emu_g.env.lane_entries)));
-        if (page == MAP_FAILED) {
-            complete = false;
-            continue;
-        }
-        const struct emu_lane *head = (const struct emu_lane *)page;
-        bool mine = (atomic_load_explicit(&head->owner, memory_order_acquire) != 0) && (head->vcq == vcq->index) &&
-                    (head->vcq_gen == vcq->gen);
-        munmap(page, EMU_LANE_HEAD);
-        while (mine && (k < vcq->num_lanes) && (vcq->lanes[k].index != i)) {
-            k++;
-        }
-        if (mine && (k == vcq->num_lanes) && !lane_add(vcq, i)) {
-            complete = false;
-        }
+    if (vcq->retry != 0) {
+        return; /* the next poll tries again */
     }
-    if (complete) {
-        vcq->epoch = epoch;
+    if (atomic_load_explicit(&emu_g.shm->lanes, memory_order_relaxed) >= EMU_MAX_LANES) {
+        lanes_reclaim(vcq);
+    } else {
+        lanes_drop_closed(vcq, DROP_LOOKS);
     }
+    vcq->epoch = epoch;
 }
 
 /* Let producers know how far we are */
 static __attribute__((noinline)) void lanes_publish(struct emu_vcq *vcq)
 {
-    for (uint32_t i = 0; i < vcq->num_lanes; i++) {
+    for (uint32_t i = 0; i < vcq->num_hot; i++) {
         struct emu_rx_lane *rx = &vcq->lanes[i];
         if (rx->unpublished) {
             atomic_store_explicit(&rx->lane->read_a, rx->rd_a, memory_order_release);
@@ -181,6 +263,53 @@ static __attribute__((noinline)) void lanes_publish(struct emu_vcq *vcq)
         }
     }
     vcq->unpublished = 0;
+}
+
+/*
+ * Stop looking at lanes that were silent for long, so that a poll costs the same
+ * however many VCQs ever sent something.  A lane is marked cold, all processes
+ * execute a fence, and it is looked at once more: who put something in before is
+ * seen now, who does so after it sees the mark, and announces the lane.  The lane
+ * that spoke last stays.
+ */
+static EMU_NOINLINE void lanes_sweep(struct emu_vcq *vcq)
+{
+    uint32_t last = (vcq->next_lane > 0) ? vcq->next_lane - 1 : vcq->num_hot - 1;
+    uint32_t marked = 0, i;
+    bool     fenced;
+
+    vcq->looked = 0;
+    if (!emu_fence_reaches_all()) {
+        return;
+    }
+    lanes_publish(vcq);
+    for (i = 0; i < vcq->num_hot; i++) {
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+        uint32_t            hot = EMU_LANE_HOT;
+        rx->marked = !rx->served && (i != last) &&
+                     atomic_compare_exchange_strong(&rx->lane->heat, &hot, EMU_LANE_COLD);
+        rx->served = 0;
+        marked += rx->marked;
+    }
+    if (marked == 0) {
+        return;
+    }
+    fenced = emu_fence_all();
+    for (i = vcq->num_hot; i-- > 0;) { /* from the end: the last one moves here */
+        struct emu_rx_lane *rx = &vcq->lanes[i];
+        if (!rx->marked) {
+            continue;
+        }
+        rx->marked = 0;
+        if (!fenced || (entry_seq(rx->cur) == rx->expect)) {
+            /* unless its producer has announced it already */
+            uint32_t cold = EMU_LANE_COLD;
+            atomic_compare_exchange_strong(&rx->lane->heat, &cold, EMU_LANE_HOT);
+        } else {
+            lanes_swap(vcq, i, --vcq->num_hot);
+        }
+    }
+    vcq->next_lane = 0;
 }
 
 /* Step over the entry at hand; returns its word. */
@@ -218,6 +347,7 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
     vcq->empty_polls = 0;
     vcq->warm = (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1);
+    rx->served = 1;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
         lanes_publish(vcq);
@@ -236,7 +366,7 @@ static size_t mrq_unread(struct emu_vcq *vcq)
     if (epoch != vcq->epoch) {
         lanes_refresh(vcq, epoch);
     }
-    for (uint32_t k = 0; k < vcq->num_lanes; k++) {
+    for (uint32_t k = 0; k < vcq->num_hot; k++) {
         struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
 
         while (entry_seq(look.cur) == look.expect) {
@@ -259,7 +389,7 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     if (emu_unlikely(epoch != vcq->epoch)) {
         lanes_refresh(vcq, epoch);
     }
-    n = vcq->num_lanes;
+    n = vcq->num_hot;
     i = vcq->next_lane;
     for (uint32_t k = 0; k < n; k++) {
         if (i >= n) {
@@ -270,6 +400,12 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
         if (entry_seq(rx->cur) == rx->expect) {
             vcq->next_lane = i;
             return rx;
+        }
+    }
+    if (n > 1) {
+        vcq->looked += n;
+        if (emu_unlikely(vcq->looked >= SWEEP_AFTER)) {
+            lanes_sweep(vcq);
         }
     }
     return NULL;

@@ -199,13 +199,22 @@ struct emu_lane {
     uint32_t         vcq;      /* consumer: VCQ index in this process */
     uint32_t         vcq_gen;  /* ... and its generation; 0: nobody's */
     _Atomic uint32_t closed;   /* producer is gone, what is in it may be read */
-    uint32_t         pad;
+    _Atomic uint32_t heat;     /* enum emu_lane_heat */
     uint64_t         origin;   /* ID of the producer's VCQ, with default path */
-    char             pad0[EMU_LINE - 32];
+    uint32_t         index;    /* of this lane in the segment */
+    uint32_t         next;     /* announced before it: index + 1 */
+    char             pad0[EMU_LINE - 40];
     _Atomic uint64_t read_a;   /* entries that the consumer has read, per ring */
     _Atomic uint64_t read_b;
     _Atomic uint64_t read_x;   /* of them second ones */
     char             pad1[EMU_LINE - 24];
+};
+/* A lane is in the stack of announced ones at most once: only who changes COLD to
+ * ANNOUNCED puts it there, and only the consumer, when it takes it out, changes that. */
+enum emu_lane_heat {
+    EMU_LANE_HOT,       /* the consumer looks here */
+    EMU_LANE_COLD,      /* it does not; who puts something in announces the lane */
+    EMU_LANE_ANNOUNCED  /* it will, when it next looks at what was announced */
 };
 #define EMU_LANE_OWNER(slot, gen, vcq) \
     (((uint64_t)1 << 63) | ((uint64_t)(slot) << 48) | ((uint64_t)((gen) & 0xffffffu) << 16) | (vcq))
@@ -215,14 +224,15 @@ struct emu_lane {
 /* What peers read on every operation: one line per VCQ, seldom written. */
 struct emu_vcq_block {
     _Atomic uint32_t gen;        /* odd: VCQ exists; changes when it goes away */
-    _Atomic uint32_t epoch;      /* lanes announced, EMU_EPOCH_OVERFLOW */
+    _Atomic uint32_t epoch;      /* announcements, EMU_EPOCH_OVERFLOW */
     uint32_t         mrq_entries;
     uint32_t         session;    /* session mode: it has a struct emu_session */
     uint64_t         vcq_id;     /* with default path */
     _Atomic uint32_t armed;      /* its owner sleeps: who brings a notice takes this and rings */
     uint32_t         bell_length; /* of bell: where to ring, an abstract name */
     char             bell[32];
-    char             pad1[EMU_LINE - 64];
+    _Atomic uint32_t announced;  /* lanes to look at: index + 1 of the last, a stack */
+    char             pad1[EMU_LINE - 68];
 };
 #define EMU_EPOCH_OVERFLOW 0x80000000u
 

@@ -226,6 +226,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->block->mrq_entries = vcq->mrq_entries;
     vcq->block->session     = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
     atomic_store(&vcq->block->epoch, 0);
+    atomic_store(&vcq->block->announced, 0);
     vcq->gen = atomic_fetch_add(&vcq->block->gen, 1) + 1; /* odd: it exists */
     emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
     atomic_store(&node_vcqs(tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], EMU_VCQ_OWNER(emu_g.slot, index));
