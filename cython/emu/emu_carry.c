@@ -106,13 +106,14 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (r->direct) {
         atomic_thread_fence(memory_order_acquire);
         copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, t);
-        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : emu_region_still(r);
     }
     if (t != NULL) {
         wait_until(t->visible);
     }
-    return emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
+    code = emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
                             (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+    return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 
 static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)

@@ -378,6 +378,10 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
             goto failed;
         }
     }
+    code = emu_region_still(r);
+    if (emu_unlikely(code != UTOFU_SUCCESS)) {
+        goto failed;
+    }
     code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_GET, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
                      0);
     emu_vcq_unlock(vcq);

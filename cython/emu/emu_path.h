@@ -182,6 +182,15 @@ EMU_INLINE int emu_remote_region(struct emu_peer *peer, uint64_t stadd, size_t l
     return UTOFU_SUCCESS;
 }
 
+/* Was the registration there until now?  Asked after memory was read: what its owner
+ * has deregistered meanwhile may be anything by now, so that get fails. */
+EMU_INLINE int emu_region_still(const struct emu_region *r)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return emu_likely(atomic_load_explicit(r->seq_p, memory_order_relaxed) == r->seq) ? UTOFU_SUCCESS :
+                                                                                        UTOFU_ERR_MRQ_RMT_STADD;
+}
+
 /* ------------------------------------------------------------------ posting */
 
 /* Arguments that every operation has, and a TOQ entry: the VCQ is locked after

@@ -164,9 +164,10 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
     if (r->direct) {
         atomic_thread_fence(memory_order_acquire);
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
-        return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(peer, r) : emu_region_still(r);
     }
-    return emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true);
+    code = emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true);
+    return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 
 /* Bytes of the cache lines around a padded piggyback become undefined (2.2.11). */
