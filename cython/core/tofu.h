@@ -144,7 +144,9 @@ void tofu_md_close(tofu_md_t *md);
 void tofu_md_query(tofu_md_t *md, tofu_md_attr_t *attr);
 
 enum {
-    TOFU_MEM_READ_ONLY = 1 /* remote and local peers only read it */
+    TOFU_MEM_READ_ONLY = 1, /* remote and local peers only read it */
+    TOFU_MEM_EXCLUSIVE = 2  /* tofu_mem_reg: shared with no other handle, so that
+                               its keys can be invalidated at any time */
 };
 
 /* Allocate *length_p bytes (rounded up, updated) of zeroed, registered memory
@@ -159,6 +161,16 @@ tofu_status_t tofu_mem_free(tofu_mem_t *memh);
 tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
                            unsigned flags, tofu_mem_t **memh_p);
 tofu_status_t tofu_mem_dereg(tofu_mem_t *memh);
+/*
+ * Deregister, and make the keys that were given out for it worthless: operations
+ * that peers post with them from now on fail at their side and reach no memory of
+ * this process, also when it registers other memory.  Takes the place of
+ * tofu_mem_dereg (or tofu_mem_free); enters the kernel; may be called by any
+ * thread.  BUSY: other handles share the registration, nothing was done.
+ * docs/uct.md says what is in flight at that moment, and for how long a key that
+ * is dead stays dead.
+ */
+tofu_status_t tofu_mem_invalidate(tofu_mem_t *memh);
 
 /* Start and length of what the handle covers, at least what was asked for. */
 void tofu_mem_query(const tofu_mem_t *memh, void **address_p,
@@ -172,6 +184,12 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer);
 tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
                                tofu_rkey_t **rkey_p);
 void tofu_rkey_release(tofu_rkey_t *rkey);
+/* Pointer to the memory at remote_addr when it is memory of this very process,
+ * registered now with an open md; valid as long as that registration.
+ * INVALID_ADDR: the key does not cover the address; UNREACHABLE: memory of
+ * another process, or not registered any more.  Any thread. */
+tofu_status_t tofu_rkey_ptr(const tofu_rkey_t *rkey, uint64_t remote_addr,
+                            void **address_p);
 
 /* ---------------------------------------------------------------- iface */
 
@@ -269,7 +287,8 @@ tofu_status_t tofu_iface_event_fd(tofu_iface_t *iface, int *fd_p);
 tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events);
 
 enum {
-    TOFU_FLUSH_CANCEL = 1 /* ep only: drop what has not been sent */
+    TOFU_FLUSH_CANCEL = 1 /* ep only: drop what has not been sent; the ep can
+                             send no more (CANCELED), err_cb is not called */
 };
 
 /* TOFU_OK: everything posted before is complete at the remote side (or failed);
@@ -366,6 +385,10 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
 tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
                             tofu_completion_t *comp);
 tofu_status_t tofu_ep_fence(tofu_ep_t *ep);
+/* Make the ep fail with CANCELED, as if its peer had been lost: err_cb is called
+ * from progress, operations in flight complete with an error, each when its
+ * buffers are free.  OK also for an ep that failed before. */
+tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep);
 /* Ask whether the peer is there, without waiting for the answer: OK - asked, and
  * a failure will be told by err_cb; NO_RESOURCE - call again later; the
  * endpoint's failure status after it failed. */

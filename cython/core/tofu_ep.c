@@ -155,6 +155,22 @@ void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status)
     iface->work |= TOFU_WORK_DONE;
 }
 
+void tofu_ep_close(tofu_ep_t *ep, tofu_status_t status)
+{
+    ep->flags |= TOFU_EP_FAILED;
+    ep->status = (int8_t)status;
+    tofu_ep_unschedule(ep);
+}
+
+tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep)
+{
+    if (!(ep->flags & TOFU_EP_FAILED)) {
+        tofu_ops_spoil_ep(ep->iface, ep, TOFU_ERR_CANCELED);
+        tofu_ep_fail(ep, TOFU_ERR_CANCELED);
+    }
+    return TOFU_OK;
+}
+
 static tofu_status_t tofu_ep_add_target(tofu_ep_t *ep, tofu_peer_t *peer)
 {
     tofu_peer_t **targets;

@@ -481,6 +481,9 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
 unsigned tofu_tcq_drain(tofu_iface_t *iface);
 /* Give up, as failed, all that is in flight to the peer. */
 void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status);
+/* Operations of the ep end with status, each when it would have ended anyway. */
+void tofu_ops_spoil_ep(tofu_iface_t *iface, const tofu_ep_t *ep,
+                       tofu_status_t status);
 /* The ep goes away: its operations have none from now on. */
 void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep);
 void tofu_ops_cancel(tofu_iface_t *iface);
@@ -618,6 +621,8 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
 tofu_status_t tofu_ep_enter(tofu_ep_t *ep, tofu_peer_t *peer);
 tofu_status_t tofu_ep_enter_rma(tofu_ep_t *ep, const tofu_rkey_t *rkey);
 void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status);
+/* Nothing is sent on the ep any more, and nobody is told: its user asked for it. */
+void tofu_ep_close(tofu_ep_t *ep, tofu_status_t status);
 int tofu_ep_uses(const tofu_ep_t *ep, const tofu_peer_t *peer);
 
 /* ----------------------------------------------------------- tofu_order.c */

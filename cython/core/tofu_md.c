@@ -234,6 +234,7 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     if (status != TOFU_OK) {
         goto err_free_vcq;
     }
+    tofu_local_add(md);
     *md_p = md;
     return TOFU_OK;
 
@@ -281,7 +282,9 @@ void tofu_md_close(tofu_md_t *md)
     unsigned i;
     int      ret;
 
+    tofu_local_remove(md);
     tofu_reg_cleanup(md);
+    tofu_quarantine_cleanup(md);
     for (i = 1; i < md->num_tnis; ++i) {
         if (md->rail[i].open) {
             md->fn.free_vcq(md->rail[i].vcq);

@@ -44,11 +44,13 @@ struct tofu_mem {
     size_t                    length;
     unsigned                  flags;   /* TOFU_MEM_* */
     unsigned                  refs;    /* under md->lock */
-    utofu_stadd_t             stadd;   /* on the md's VCQ */
+    utofu_stadd_t             stadd;   /* of address on the md's VCQ */
+    char                      *reg_address; /* what is registered there: a bit */
+    size_t                    reg_length;   /* more when that makes it unique */
     uint8_t                   num_rails;
     struct {
         uint8_t               rail;    /* index in md->rail */
-        utofu_stadd_t         stadd;
+        utofu_stadd_t         stadd;   /* of address there */
     } rail[TOFU_MAX_TNIS - 1];         /* of large memory */
     tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
     uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
@@ -82,6 +84,10 @@ struct tofu_md {
     tofu_arena_t               *arenas;
     tofu_iface_t               **ifaces; /* by index; NULL: free */
     unsigned                   num_ifaces;
+    struct tofu_quarantine     *quarantine; /* NULL: nothing was invalidated */
+
+    tofu_md_t                  *next;    /* of this process; tofu_local.c */
+    int                        pid;
 };
 
 struct tofu_rkey {
@@ -104,6 +110,19 @@ void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
                     size_t length);
 void tofu_arena_cleanup(tofu_md_t *md);
 void tofu_reg_cleanup(tofu_md_t *md);
+
+/* A STADD of a VCQ was just deregistered, under md->lock since then: keep the STag
+ * from being given to other memory. */
+void tofu_quarantine_add(tofu_md_t *md, utofu_vcq_hdl_t vcq,
+                         utofu_stadd_t stadd);
+void tofu_quarantine_cleanup(tofu_md_t *md);
+
+/* The mds of this process. */
+void tofu_local_add(tofu_md_t *md);
+void tofu_local_remove(tofu_md_t *md);
+
+/* The live registration with that address, length and STADD; under md->lock. */
+tofu_mem_t *tofu_reg_of_key(tofu_md_t *md, const tofu_rkey_t *rkey);
 
 /* A VCQ. */
 tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,

@@ -436,6 +436,34 @@ tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
     return TOFU_INPROGRESS;
 }
 
+static void tofu_lane_spoil_ep(tofu_iface_t *iface, const tofu_ep_t *ep,
+                               tofu_status_t status)
+{
+    tofu_op_chunk_t *chunk;
+    unsigned        i;
+
+    for (chunk = iface->op_chunks; chunk != NULL; chunk = chunk->next) {
+        for (i = 0; i < chunk->count; ++i) {
+            tofu_op_t *op = &chunk->op[i];
+            if (op->in_use && (op->ep == ep) && (op->status == TOFU_OK)) {
+                op->status = (int8_t)status;
+            }
+        }
+    }
+}
+
+void tofu_ops_spoil_ep(tofu_iface_t *iface, const tofu_ep_t *ep,
+                       tofu_status_t status)
+{
+    unsigned i;
+
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (iface->lane[i] != NULL) {
+            tofu_lane_spoil_ep(iface->lane[i], ep, status);
+        }
+    }
+}
+
 static void tofu_lane_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
 {
     tofu_op_chunk_t *chunk;

@@ -194,6 +194,9 @@ tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
             return status;
         }
     }
+    if ((flags & TOFU_FLUSH_CANCEL) && !(ep->flags & TOFU_EP_FAILED)) {
+        tofu_ep_close(ep, TOFU_ERR_CANCELED);
+    }
     if (ep->inflight > 0) {
         return tofu_op_wait(iface, ep, comp);
     }

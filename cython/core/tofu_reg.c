@@ -8,6 +8,11 @@
  * at once: nothing is kept for later, so no registration can outlive the memory
  * that its owner frees after dereg (a cache that did would pin stale pages).
  *
+ * A key that shall be invalidated must not live on because somebody else has the
+ * same registration: TOFU_MEM_EXCLUSIVE handles share theirs with nobody.  uTofu
+ * itself gives one STADD for the same range registered twice (3.6), so a range that
+ * is registered already is widened within its first and last page.
+ *
  * Memory that an iface reads or writes locally is registered with the iface's VCQ
  * too, on first use.  A VCQ that is not thread-safe belongs to the iface's thread,
  * but dereg may be called by any: it leaves the STADD in iface->dereg, and the
@@ -37,6 +42,12 @@ static size_t tofu_reg_upper(const tofu_md_t *md, uintptr_t address)
     return low;
 }
 
+/* The STADD that the registration began with. */
+static utofu_stadd_t tofu_reg_stadd(const tofu_mem_t *memh)
+{
+    return memh->stadd - (size_t)(memh->address - memh->reg_address);
+}
+
 static void tofu_reg_update_ends(tofu_md_t *md, size_t first)
 {
     uintptr_t end = (first > 0) ? md->regs[first - 1]->max_end : 0;
@@ -61,7 +72,7 @@ static tofu_mem_t *tofu_reg_find(tofu_md_t *md, uintptr_t address,
     while ((i > 0) && (md->regs[i - 1]->max_end >= address + length)) {
         tofu_mem_t *memh = md->regs[--i];
         if (((uintptr_t)memh->address + memh->length >= address + length) &&
-            (memh->flags == flags)) {
+            (memh->flags == flags) && !(flags & TOFU_MEM_EXCLUSIVE)) {
             return memh;
         }
     }
@@ -121,8 +132,9 @@ static void tofu_reg_rails(tofu_mem_t *memh, unsigned long reg_flags)
             continue;
         }
         n   = memh->num_rails;
-        ret = md->fn.reg_mem(md->rail[i].vcq, memh->address, memh->length,
-                             reg_flags, &memh->rail[n].stadd);
+        ret = md->fn.reg_mem(md->rail[i].vcq, memh->reg_address,
+                             memh->reg_length, reg_flags,
+                             &memh->rail[n].stadd);
         if (ret != UTOFU_SUCCESS) {
             tofu_debug("utofu_reg_mem(%p, %zu bytes) on VCQ %#llx: %s",
                        (void *)memh->address, memh->length,
@@ -130,28 +142,79 @@ static void tofu_reg_rails(tofu_mem_t *memh, unsigned long reg_flags)
                        tofu_code_name(ret));
             continue;
         }
-        memh->rail[n].rail = (uint8_t)i;
+        memh->rail[n].stadd += (size_t)(memh->address - memh->reg_address);
+        memh->rail[n].rail   = (uint8_t)i;
         ++memh->num_rails;
     }
 }
 
-static void tofu_dereg_rails(tofu_mem_t *memh)
+static void tofu_dereg_rails(tofu_mem_t *memh, int invalidate)
 {
-    tofu_md_t *md = memh->md;
+    size_t    lead = (size_t)(memh->address - memh->reg_address);
+    tofu_md_t *md  = memh->md;
     unsigned  i;
     int       ret;
 
     for (i = 0; i < memh->num_rails; ++i) {
-        tofu_rail_t *rail = &md->rail[memh->rail[i].rail];
+        tofu_rail_t   *rail = &md->rail[memh->rail[i].rail];
+        utofu_stadd_t stadd = memh->rail[i].stadd - lead;
 
-        ret = md->fn.dereg_mem(rail->vcq, memh->rail[i].stadd, 0);
+        ret = md->fn.dereg_mem(rail->vcq, stadd, 0);
         if (ret != UTOFU_SUCCESS) {
             tofu_error("utofu_dereg_mem(STADD %#llx) on VCQ %#llx: %s",
-                       (unsigned long long)memh->rail[i].stadd,
+                       (unsigned long long)stadd,
                        (unsigned long long)rail->vcq_id, tofu_code_name(ret));
+        } else if (invalidate) {
+            tofu_quarantine_add(md, rail->vcq, stadd);
         }
     }
     memh->num_rails = 0;
+}
+
+/* Another handle whose registration is this range, so that it has the STADD that
+ * uTofu gives for it; under md->lock. */
+static tofu_mem_t *tofu_reg_twin(tofu_md_t *md, const char *address,
+                                 size_t length, unsigned flags,
+                                 const tofu_mem_t *except)
+{
+    uintptr_t start = (uintptr_t)address;
+    size_t    i;
+
+    for (i = tofu_reg_upper(md, start - 1);
+         (i < md->num_regs) &&
+         ((uintptr_t)md->regs[i]->address - start < md->page_size);
+         ++i) {
+        tofu_mem_t *memh = md->regs[i];
+        if ((memh != except) && (memh->reg_address == address) &&
+            (memh->reg_length == length) && !((memh->flags ^ flags) & TOFU_MEM_READ_ONLY)) {
+            return memh;
+        }
+    }
+    return NULL;
+}
+
+/* What to register for a handle's range: itself, or a little more that is in the
+ * same pages and that nobody has registered.  Where there is no such thing (whole
+ * pages) the STADD is shared, and can't be invalidated meanwhile. */
+static void tofu_reg_choose(tofu_md_t *md, tofu_mem_t *memh)
+{
+    uintptr_t start = (uintptr_t)memh->address, end = start + memh->length;
+    size_t    before = start % md->page_size;
+    size_t    after  = (md->page_size - end % md->page_size) % md->page_size;
+    size_t    i;
+
+    memh->reg_address = memh->address;
+    memh->reg_length  = memh->length;
+    for (i = 1; (i <= before + after) &&
+                (tofu_reg_twin(md, memh->reg_address, memh->reg_length,
+                               memh->flags, memh) != NULL); ++i) {
+        if (i <= after) {
+            memh->reg_length = memh->length + i;
+        } else {
+            memh->reg_address = memh->address - (i - after);
+            memh->reg_length  = memh->length + (i - after);
+        }
+    }
 }
 
 /* Register and list one handle; under md->lock. */
@@ -170,7 +233,15 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     if (memh == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    ret = md->fn.reg_mem(md->vcq, address, length, reg_flags, &memh->stadd);
+    memh->md      = md;
+    memh->address = address;
+    memh->length  = length;
+    memh->flags   = flags;
+    memh->arena   = arena;
+    memh->refs    = 1;
+    tofu_reg_choose(md, memh);
+    ret = md->fn.reg_mem(md->vcq, memh->reg_address, memh->reg_length,
+                         reg_flags, &memh->stadd);
     if (ret != UTOFU_SUCCESS) {
         status = tofu_status_from_code(ret);
         tofu_error("utofu_reg_mem(%p, %zu bytes%s) on VCQ %#llx: %s", address,
@@ -180,14 +251,9 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
                    (unsigned long long)md->vcq_id, tofu_code_name(ret));
         goto err_free;
     }
-    memh->md      = md;
-    memh->address = address;
-    memh->length  = length;
+    memh->stadd += (size_t)(memh->address - memh->reg_address);
     tofu_reg_rails(memh, reg_flags);
-    memh->flags   = flags;
-    memh->arena   = arena;
-    memh->refs    = 1;
-    status        = tofu_reg_insert(md, memh);
+    status = tofu_reg_insert(md, memh);
     if (status != TOFU_OK) {
         goto err_dereg;
     }
@@ -195,8 +261,8 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     return TOFU_OK;
 
 err_dereg:
-    tofu_dereg_rails(memh);
-    md->fn.dereg_mem(md->vcq, memh->stadd, 0);
+    tofu_dereg_rails(memh, 0);
+    md->fn.dereg_mem(md->vcq, tofu_reg_stadd(memh), 0);
 err_free:
     free(memh);
     return status;
@@ -210,7 +276,7 @@ tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
 
     if ((length == 0) || (length > TOFU_MAX_ZCOPY) || (address == NULL) ||
         ((uintptr_t)address + length < (uintptr_t)address) ||
-        (flags & ~(unsigned)TOFU_MEM_READ_ONLY)) {
+        (flags & ~(unsigned)(TOFU_MEM_READ_ONLY | TOFU_MEM_EXCLUSIVE))) {
         tofu_error("can't register %zu bytes at %p with flags %#x", length,
                    address, flags);
         return TOFU_ERR_INVALID_PARAM;
@@ -272,25 +338,44 @@ static void tofu_reg_release_local(tofu_mem_t *memh)
     }
 }
 
-static tofu_status_t tofu_mem_put(tofu_mem_t *memh)
+/* Is there a handle besides this one that lives by its registration?  Under
+ * md->lock. */
+static int tofu_reg_is_shared(tofu_md_t *md, const tofu_mem_t *memh)
+{
+    return (memh->refs > 1) ||
+           (tofu_reg_twin(md, memh->reg_address, memh->reg_length, memh->flags,
+                          memh) != NULL);
+}
+
+static tofu_status_t tofu_mem_put(tofu_mem_t *memh, int invalidate)
 {
     tofu_md_t     *md    = memh->md;
     tofu_status_t status = TOFU_OK;
     int           ret;
 
     pthread_mutex_lock(&md->lock);
+    if (invalidate && tofu_reg_is_shared(md, memh)) {
+        pthread_mutex_unlock(&md->lock);
+        tofu_error("can't invalidate the keys of %zu bytes at %p: other handles "
+                   "share the registration", memh->length,
+                   (void *)memh->address);
+        return TOFU_ERR_BUSY;
+    }
     if (--memh->refs > 0) {
         pthread_mutex_unlock(&md->lock);
         return TOFU_OK;
     }
     tofu_reg_remove(md, memh);
     tofu_reg_release_local(memh);
-    tofu_dereg_rails(memh);
-    ret = md->fn.dereg_mem(md->vcq, memh->stadd, 0);
+    tofu_dereg_rails(memh, invalidate);
+    ret = md->fn.dereg_mem(md->vcq, tofu_reg_stadd(memh), 0);
+    if (invalidate && (ret == UTOFU_SUCCESS)) {
+        tofu_quarantine_add(md, md->vcq, tofu_reg_stadd(memh));
+    }
     pthread_mutex_unlock(&md->lock);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_dereg_mem(STADD %#llx) on VCQ %#llx: %s",
-                   (unsigned long long)memh->stadd,
+                   (unsigned long long)tofu_reg_stadd(memh),
                    (unsigned long long)md->vcq_id, tofu_code_name(ret));
         status = tofu_status_from_code(ret);
     }
@@ -303,7 +388,25 @@ static tofu_status_t tofu_mem_put(tofu_mem_t *memh)
 
 tofu_status_t tofu_mem_dereg(tofu_mem_t *memh)
 {
-    return tofu_mem_put(memh);
+    return tofu_mem_put(memh, 0);
+}
+
+tofu_status_t tofu_mem_invalidate(tofu_mem_t *memh)
+{
+    return tofu_mem_put(memh, 1);
+}
+
+tofu_mem_t *tofu_reg_of_key(tofu_md_t *md, const tofu_rkey_t *rkey)
+{
+    size_t i = tofu_reg_upper(md, rkey->base);
+
+    while ((i > 0) && ((uintptr_t)md->regs[i - 1]->address == rkey->base)) {
+        tofu_mem_t *memh = md->regs[--i];
+        if ((memh->stadd == rkey->stadd) && (memh->length == rkey->length)) {
+            return memh;
+        }
+    }
+    return NULL;
 }
 
 tofu_status_t tofu_mem_alloc(tofu_md_t *md, size_t *length_p, unsigned flags,
@@ -348,7 +451,7 @@ tofu_status_t tofu_mem_free(tofu_mem_t *memh)
         return TOFU_ERR_INVALID_PARAM;
     }
     /* pages that a tofu_mem_reg still shares stay until its dereg */
-    return tofu_mem_put(memh);
+    return tofu_mem_put(memh, 0);
 }
 
 void tofu_mem_query(const tofu_mem_t *memh, void **address_p, size_t *length_p)
@@ -461,7 +564,7 @@ void tofu_reg_cleanup(tofu_md_t *md)
     while (md->num_regs > 0) {
         tofu_mem_t *memh = md->regs[md->num_regs - 1];
         memh->refs       = 1;
-        tofu_mem_put(memh);
+        tofu_mem_put(memh, 0);
     }
     free(md->regs);
 }

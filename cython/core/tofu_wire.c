@@ -74,7 +74,7 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
 
     tofu_wire_put(p, TOFU_WIRE_MAGIC_RKEY, 4);
     tofu_wire_put(p + 4, TOFU_WIRE_VERSION, 2);
-    tofu_wire_put(p + 6, memh->flags, 2);
+    tofu_wire_put(p + 6, memh->flags & TOFU_MEM_READ_ONLY, 2);
     tofu_wire_put(p + 8, (uintptr_t)memh->address, 8);
     tofu_wire_put(p + 16, memh->length, 8);
     tofu_wire_put(p + 24, memh->md->vcq_id, 8);

@@ -35,6 +35,7 @@ CASES = {
         "stripe", "stripe_parts", "neighbour", "fence_stripe", "spread",
         "killed_stripe", "exhausted",
     ],
+    "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most
 SANITIZED = [
@@ -43,6 +44,7 @@ SANITIZED = [
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
+    ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
 ]  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
