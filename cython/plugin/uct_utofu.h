@@ -290,6 +290,9 @@ ucs_status_t uct_utofu_rkey_unpack(uct_component_t *component,
                                    const void *rkey_buffer,
                                    const uct_rkey_unpack_params_t *params,
                                    uct_rkey_t *rkey_p, void **handle_p);
+ucs_status_t uct_utofu_rkey_ptr(uct_component_t *component, uct_rkey_t rkey,
+                                void *handle, uint64_t remote_addr,
+                                void **local_addr_p);
 ucs_status_t uct_utofu_rkey_release(uct_component_t *component, uct_rkey_t rkey,
                                     void *handle);
 ucs_status_t uct_utofu_rkey_compare(uct_component_t *component,
@@ -320,6 +323,8 @@ ucs_status_t uct_utofu_ep_create(const uct_ep_params_t *params,
 int uct_utofu_ep_is_connected(uct_ep_h tl_ep,
                               const uct_ep_is_connected_params_t *params);
 ucs_status_t uct_utofu_ep_query(uct_ep_h tl_ep, uct_ep_attr_t *ep_attr);
+ucs_status_t uct_utofu_ep_invalidate(uct_ep_h tl_ep,
+                                     const uct_ep_invalidate_params_t *params);
 /* The core's error handler of an iface. */
 void uct_utofu_ep_failed(void *arg, tofu_ep_t *core_ep, tofu_status_t status);
 

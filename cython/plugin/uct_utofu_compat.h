@@ -62,7 +62,10 @@ struct uct_component {
             uct_component_t *component, const void *rkey_buffer,
             const uct_rkey_unpack_params_t *params, uct_rkey_t *rkey_p,
             void **handle_p);
-    void                           (*rkey_ptr)(void);
+    ucs_status_t                   (*rkey_ptr)(uct_component_t *component,
+                                               uct_rkey_t rkey, void *handle,
+                                               uint64_t remote_addr,
+                                               void **local_addr_p);
     ucs_status_t                   (*rkey_release)(uct_component_t *component,
                                                    uct_rkey_t rkey,
                                                    void *handle);
@@ -164,6 +167,20 @@ typedef struct uct_md_mem_dereg_params {
 enum {
     UCT_MD_MKEY_PACK_FIELD_FLAGS = UCS_BIT(0)
 };
+
+enum {
+    UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA = UCS_BIT(0),
+    UCT_MD_MKEY_PACK_FLAG_INVALIDATE_AMO = UCS_BIT(1),
+    UCT_MD_MKEY_PACK_FLAG_EXPORT         = UCS_BIT(2)
+};
+
+/* Flags of a memory domain that the public headers stop short of. */
+enum {
+    UCT_MD_FLAG_INVALIDATE_RMA = UCS_BIT(11),
+    UCT_MD_FLAG_INVALIDATE_AMO = UCS_BIT(12)
+};
+_Static_assert(UCT_MD_FLAG_INVALIDATE_RMA == UCT_MD_FLAG_LAST,
+               "they follow the public ones");
 
 typedef struct uct_md_mkey_pack_params {
     uint64_t field_mask;
@@ -325,6 +342,10 @@ typedef struct uct_ep_attr {
     void                    *rx_token;
 } uct_ep_attr_t;
 
+typedef struct uct_ep_invalidate_params {
+    uint64_t field_mask; /* no field is defined */
+} uct_ep_invalidate_params_t;
+
 typedef struct uct_iface_internal_ops {
     ucs_status_t (*iface_query_v2)(uct_iface_h iface,
                                    uct_iface_attr_v2_t *iface_attr);
@@ -332,7 +353,8 @@ typedef struct uct_iface_internal_ops {
                                         uct_perf_attr_t *perf_attr);
     void         (*iface_vfs_refresh)(uct_iface_h iface);
     ucs_status_t (*ep_query)(uct_ep_h ep, uct_ep_attr_t *ep_attr);
-    void         (*ep_invalidate)(void);
+    ucs_status_t (*ep_invalidate)(uct_ep_h ep,
+                                  const uct_ep_invalidate_params_t *params);
     void         (*ep_connect_to_ep_v2)(void);
     int          (*iface_is_reachable_v2)(
             const uct_iface_h iface,
@@ -501,6 +523,7 @@ UCT_UTOFU_ASSERT_SIZE(uct_ep_is_connected_params_t, 32);
 UCT_UTOFU_ASSERT_SIZE(uct_ep_attr_t, 280);
 UCT_UTOFU_ASSERT_SIZE(uct_iface_internal_ops_t, 80);
 UCT_UTOFU_ASSERT_OFFSET(uct_iface_internal_ops_t, iface_estimate_perf, 8);
+UCT_UTOFU_ASSERT_OFFSET(uct_iface_internal_ops_t, ep_invalidate, 32);
 UCT_UTOFU_ASSERT_OFFSET(uct_iface_internal_ops_t, iface_is_reachable_v2, 48);
 UCT_UTOFU_ASSERT_OFFSET(uct_iface_internal_ops_t, ep_is_connected, 56);
 

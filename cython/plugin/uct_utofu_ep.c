@@ -352,6 +352,13 @@ int uct_utofu_ep_is_connected(uct_ep_h tl_ep,
                                 iface->attr.iface_addr_len);
 }
 
+ucs_status_t uct_utofu_ep_invalidate(uct_ep_h tl_ep,
+                                     const uct_ep_invalidate_params_t *params)
+{
+    (void)params; /* may be NULL */
+    return uct_utofu_status(tofu_ep_invalidate(uct_utofu_ep_core(tl_ep)));
+}
+
 /* Socket addresses and tokens are what can be asked for; there are none. */
 ucs_status_t uct_utofu_ep_query(uct_ep_h tl_ep, uct_ep_attr_t *ep_attr)
 {

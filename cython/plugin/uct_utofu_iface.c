@@ -610,6 +610,7 @@ void uct_utofu_iface_ops_init(void)
     iop->iface_estimate_perf      = uct_utofu_iface_estimate_perf;
     iop->iface_vfs_refresh        = uct_utofu_iface_vfs_refresh;
     iop->ep_query                 = uct_utofu_ep_query;
+    iop->ep_invalidate            = uct_utofu_ep_invalidate;
     iop->iface_is_reachable_v2    = uct_utofu_iface_is_reachable_v2;
     iop->ep_is_connected          = uct_utofu_ep_is_connected;
 }

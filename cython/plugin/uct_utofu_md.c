@@ -87,7 +87,10 @@ static ucs_status_t uct_utofu_md_query(uct_md_h tl_md,
 
     uct_utofu_api.uct_md_base_md_query(md_attr);
     md_attr->flags            = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG |
-                                UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY;
+                                UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY |
+                                UCT_MD_FLAG_INVALIDATE |
+                                UCT_MD_FLAG_INVALIDATE_RMA |
+                                UCT_MD_FLAG_INVALIDATE_AMO;
     md_attr->max_alloc        = md->attr.max_alloc;
     md_attr->max_reg          = md->attr.max_reg;
     md_attr->reg_mem_types    = UCT_UTOFU_HOST_MEMORY;
@@ -179,8 +182,11 @@ static ucs_status_t uct_utofu_mem_reg(uct_md_h tl_md, void *address,
         return UCS_ERR_UNSUPPORTED;
     }
 
+    /* Whether a key of it will have to be invalidated is not told now, and UCX
+     * keeps registrations itself: nothing is lost by sharing none. */
     uct_utofu_log_hide_errors = !!(flags & UCT_MD_MEM_FLAG_HIDE_ERRORS);
-    status = tofu_mem_reg(md->md, address, length, uct_utofu_mem_flags(flags),
+    status = tofu_mem_reg(md->md, address, length,
+                          uct_utofu_mem_flags(flags) | TOFU_MEM_EXCLUSIVE,
                           &memh);
     uct_utofu_log_hide_errors = 0;
     if (status != TOFU_OK) {
@@ -194,16 +200,34 @@ static ucs_status_t uct_utofu_mem_reg(uct_md_h tl_md, void *address,
 static ucs_status_t
 uct_utofu_mem_dereg(uct_md_h tl_md, const uct_md_mem_dereg_params_t *params)
 {
+    uct_completion_t *comp = NULL;
+    tofu_status_t status;
+
     (void)tl_md;
     if (!(params->field_mask & UCT_MD_MEM_DEREG_FIELD_MEMH) ||
         (params->memh == NULL)) {
         return UCS_ERR_INVALID_PARAM;
     }
-    if ((params->field_mask & UCT_MD_MEM_DEREG_FIELD_FLAGS) &&
-        (params->flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE)) {
-        return UCS_ERR_UNSUPPORTED;
+    if (!(params->field_mask & UCT_MD_MEM_DEREG_FIELD_FLAGS) ||
+        !(params->flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE)) {
+        return uct_utofu_status(tofu_mem_dereg(params->memh));
     }
-    return uct_utofu_status(tofu_mem_dereg(params->memh));
+
+    if (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) {
+        comp = params->comp;
+    }
+    if (comp == NULL) {
+        uct_utofu_error("mem_dereg with invalidation needs a completion");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    status = tofu_mem_invalidate(params->memh);
+    if (status == TOFU_OK) {
+        /* Before the return: the caller's completion may be on its stack. */
+        if (--comp->count == 0) {
+            comp->func(comp);
+        }
+    }
+    return uct_utofu_status(status);
 }
 
 static ucs_status_t uct_utofu_mkey_pack(uct_md_h tl_md, uct_mem_h memh,
@@ -215,9 +239,11 @@ static ucs_status_t uct_utofu_mkey_pack(uct_md_h tl_md, uct_mem_h memh,
     (void)address; /* the key is that of the whole registration */
     (void)length;
     if ((params->field_mask & UCT_MD_MKEY_PACK_FIELD_FLAGS) &&
-        (params->flags != 0)) {
-        return UCS_ERR_UNSUPPORTED; /* neither invalidation nor export */
+        (params->flags & ~(UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA |
+                           UCT_MD_MKEY_PACK_FLAG_INVALIDATE_AMO))) {
+        return UCS_ERR_UNSUPPORTED; /* export: docs/uct.md */
     }
+    /* Every key can be invalidated. */
     tofu_mkey_pack(memh, buffer);
     return UCS_OK;
 }
@@ -240,6 +266,18 @@ ucs_status_t uct_utofu_rkey_unpack(uct_component_t *component,
     *rkey_p   = (uct_rkey_t)rkey;
     *handle_p = NULL;
     return UCS_OK;
+}
+
+/* Only memory of this process has a pointer, so the component does not set
+ * UCT_COMPONENT_FLAG_RKEY_PTR, which is for all keys. */
+ucs_status_t uct_utofu_rkey_ptr(uct_component_t *component, uct_rkey_t rkey,
+                                void *handle, uint64_t remote_addr,
+                                void **local_addr_p)
+{
+    (void)component;
+    (void)handle;
+    return uct_utofu_status(tofu_rkey_ptr((const tofu_rkey_t*)rkey, remote_addr,
+                                          local_addr_p));
 }
 
 ucs_status_t uct_utofu_rkey_release(uct_component_t *component, uct_rkey_t rkey,

@@ -280,7 +280,10 @@ static void test_attributes(void)
     CHECK(md_attr.global_id[0] != 0);
     CHECK(md_attr.rkey_packed_size == node1.md_attr.rkey_packed_size);
     CHECK(md_attr.flags == (UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG |
-                            UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY));
+                            UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY |
+                            UCT_MD_FLAG_INVALIDATE |
+                            UCT_MD_FLAG_INVALIDATE_RMA |
+                            UCT_MD_FLAG_INVALIDATE_AMO));
 
     memset(&attr_v2, 0xff, sizeof(attr_v2));
     CHECK_OK(uct_iface_query_v2(node1.iface, &attr_v2));
