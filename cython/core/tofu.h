@@ -12,8 +12,8 @@
  *
  * Blocking rules: nothing here waits for a peer.  Functions that may enter the
  * kernel say so.  User callbacks (completions, AM handlers, pending requests,
- * error handlers) run only inside tofu_iface_progress and the *_purge
- * functions; they may post operations and may call progress again.
+ * error handlers) run only inside tofu_iface_progress, the *_purge functions
+ * and tofu_ep_destroy; they may post operations and may call progress again.
  */
 #ifndef TOFU_H
 #define TOFU_H
@@ -306,7 +306,8 @@ tofu_status_t tofu_iface_fence(tofu_iface_t *iface);
 tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
                              size_t iface_addr_len, tofu_ep_t **ep_p);
 /* Operations in flight complete into the iface; pending requests must have been
- * purged. */
+ * purged.  A flush that is waited for ends with CANCELED, here and now: its
+ * completion is called before the return. */
 void tofu_ep_destroy(tofu_ep_t *ep);
 /* 1 when the ep leads to that iface address. */
 int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,

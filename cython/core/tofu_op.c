@@ -487,7 +487,7 @@ void tofu_ops_forget_ep(tofu_iface_t *iface, tofu_ep_t *ep)
         op         = tofu_container(ep->waiters.next, tofu_op_t, link);
         op->status = TOFU_ERR_CANCELED;
         tofu_list_del(&op->link);
-        tofu_op_defer(op);
+        tofu_op_finish(op); /* now: its user may be gone later */
     }
     for (i = 0; i < TOFU_MAX_TNIS; ++i) {
         if (iface->lane[i] != NULL) {

@@ -179,7 +179,7 @@ enum {
     UCT_MD_FLAG_INVALIDATE_RMA = UCS_BIT(11),
     UCT_MD_FLAG_INVALIDATE_AMO = UCS_BIT(12)
 };
-_Static_assert(UCT_MD_FLAG_INVALIDATE_RMA == UCT_MD_FLAG_LAST,
+_Static_assert((int)UCT_MD_FLAG_INVALIDATE_RMA == (int)UCT_MD_FLAG_LAST,
                "they follow the public ones");
 
 typedef struct uct_md_mkey_pack_params {

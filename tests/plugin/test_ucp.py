@@ -37,6 +37,22 @@ def test_peer_killed(check):
     check("killed", UCX_KEEPALIVE_INTERVAL="100ms")
 
 
+@pytest.mark.parametrize("what", ["rndv", "put", "get", "am"])
+def test_peer_killed_at_work(build, run, env, what):
+    """In the middle of large operations, beside a peer that stays."""
+    program = build(PROGRAM.with_name("ucp_killed.c"), libs=("ucp", "ucs"))
+    process = run([program, what], {**env, "UCX_TLS": "utofu",
+                                    "UCX_KEEPALIVE_INTERVAL": "200ms"}, 150)
+    assert process.out.endswith("ok\n"), str(process)
+
+
+def test_lanes_with_error_handling(check):
+    """Endpoints that handle errors send large messages without copies too."""
+    text = check("peer", UCX_PROTO_INFO="y").out
+    rows = [line for line in text.splitlines() if "zero-copy" in line]
+    assert any("rendezvous" in row and "utofu/tofu0" in row for row in rows), text
+
+
 @pytest.mark.parametrize("scheme", ["put_zcopy", "get_zcopy", "am"])
 def test_rendezvous(check, scheme):
     check("none", UCX_RNDV_SCHEME=scheme, UCX_RNDV_THRESH="1k")

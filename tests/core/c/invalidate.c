@@ -59,7 +59,8 @@ static tofu_status_t try_key(struct ctx *ctx, int what, const tofu_rkey_t *rkey,
 }
 
 /* A key is dead after its invalidation, also when other memory is registered, in
- * any number, after it.  shift: the memory begins there in a page. */
+ * any number, after it; the first of them begins as a page does.  shift: where in a
+ * page the memory of the key begins. */
 static void dead_key_at(struct ctx *ctx, size_t shift)
 {
     static tofu_mem_t *newer[NEWER];
@@ -70,7 +71,8 @@ static void dead_key_at(struct ctx *ctx, size_t shift)
     size_t      j;
 
     if (ctx->rank == 1) {
-        other  = calloc(NEWER, SIZE);
+        other  = aligned_alloc(4096, NEWER * 5120);
+        memset(other, 0, NEWER * SIZE);
         memory = aligned_alloc(4096, 16384);
         memset(memory, 7, 16384);
         memory += shift;
@@ -131,7 +133,7 @@ static void dead_key(struct ctx *ctx)
 {
     core_open(ctx, NULL, 0);
     dead_key_at(ctx, 0);
-    dead_key_at(ctx, 8);
+    dead_key_at(ctx, 48);
     dead_key_at(ctx, 256);
     core_close(ctx);
 }
