@@ -390,7 +390,7 @@ cdef class Endpoint:
         Parameters
         ----------
         cancel : bool
-            Drop what has not been sent.
+            Drop what has not been sent; the endpoint can send no more.
 
         Returns
         -------

@@ -47,6 +47,10 @@ def test_address(program):
     program("uct_address")
 
 
+def test_invalidate(program):
+    program("uct_invalidate")
+
+
 @pytest.mark.parametrize("what", ["put", "get", "am", "check"])
 def test_peer_killed(program, what):
     process = program("uct_failure", what)
