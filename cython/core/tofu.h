@@ -95,8 +95,14 @@ typedef struct tofu_pending_req {
 typedef size_t (*tofu_pack_cb_t)(void *dest, void *arg);
 /* Receives length bytes of a get_bcopy. */
 typedef void (*tofu_unpack_cb_t)(void *arg, const void *data, size_t length);
+/* Of tofu_am_cb_t; the value of UCT_CB_PARAM_FLAG_DESC. */
+enum { TOFU_CB_DESC = 1 };
 /* Receives one AM: length bytes at data (for am_short the 8-byte header comes
- * first), valid until return.  Returns TOFU_OK.  flags is 0. */
+ * first), valid until return.  Returns TOFU_OK.  When flags has TOFU_CB_DESC it
+ * may return TOFU_INPROGRESS: then the message stays where it is, until
+ * tofu_iface_release_desc; the config.rx_headroom bytes in front of data are the
+ * user's.  The flag is offered only if config.rx_desc is set, never for messages
+ * in small slots, and not while as many are kept as the senders can spare. */
 typedef int8_t (*tofu_am_cb_t)(void *arg, void *data, size_t length,
                                unsigned flags);
 /* An endpoint failed; called once per endpoint, from progress.  After it, every
@@ -210,6 +216,13 @@ typedef struct tofu_iface_config {
     unsigned      wakeup_timer_us; /* how long an armed event descriptor sleeps
                                      when nobody would wake it: 1 to 100000
                                      (default 1000) */
+    void          *rx_desc;       /* not NULL: AM handlers may keep messages; it is
+                                     written in the 8 bytes in front of the
+                                     headroom of each that is offered */
+    size_t        rx_headroom;    /* bytes in front of a message that is offered */
+    size_t        am_alignment;   /* a power of two; 0 is 1.  Messages are offered
+                                     only if data + am_align_offset is so */
+    size_t        am_align_offset;
     tofu_err_cb_t err_cb;
     void          *err_arg;
 } tofu_iface_config_t;
@@ -238,6 +251,8 @@ typedef struct tofu_iface_stats {
     uint64_t dropped;                   /* bad arrivals, each logged once */
     uint64_t mrq_peak;                  /* most notices read in one progress */
     uint64_t vcqs;                      /* that it posts from now: itself and lanes */
+    uint64_t am_kept;                   /* messages that handlers kept, in all */
+    uint64_t am_held;                   /* of them not yet released */
 } tofu_iface_stats_t;
 
 void tofu_iface_config_default(tofu_iface_config_t *config);
@@ -267,6 +282,12 @@ int tofu_iface_is_reachable(tofu_iface_t *iface, const void *device_addr,
  * logged once. */
 tofu_status_t tofu_iface_set_am_handler(tofu_iface_t *iface, uint8_t id,
                                         tofu_am_cb_t cb, void *arg);
+
+/* Give back a message that a handler kept; desc is its data - rx_headroom.  From
+ * the thread of the iface, also inside a handler.  Does not block.  INVALID_PARAM
+ * when it is not a message that is kept.  Messages that are still kept when the
+ * iface is closed go with it, with a warning. */
+tofu_status_t tofu_iface_release_desc(tofu_iface_t *iface, void *desc);
 
 /* Drive everything: completions, arrivals, credits, pending requests.  Returns
  * how many events were handled; 0 when there was nothing to do. */

@@ -14,11 +14,23 @@ static size_t tofu_am_round(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+/* In front of the slot header, which is headroom too by the time it is offered. */
+static uint32_t tofu_am_headroom(const tofu_iface_t *iface)
+{
+    size_t need = iface->config.rx_headroom + sizeof(iface->config.rx_desc);
+
+    if ((iface->config.rx_desc == NULL) ||
+        (need <= sizeof(tofu_slot_header_t))) {
+        return 0;
+    }
+    return (uint32_t)tofu_am_round(need - sizeof(tofu_slot_header_t),
+                                   TOFU_AM_SLOT_ALIGN);
+}
+
 static uint32_t tofu_am_large_size(const tofu_iface_t *iface)
 {
-    return (uint32_t)tofu_am_round(sizeof(tofu_slot_header_t) +
-                                           iface->config.am_seg_size,
-                                   TOFU_AM_SLOT_ALIGN);
+    return tofu_am_headroom(iface) +
+           (uint32_t)TOFU_AM_MESSAGE_SIZE(iface->config.am_seg_size);
 }
 
 void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
@@ -192,7 +204,7 @@ static void tofu_am_free(tofu_iface_t *iface)
 tofu_status_t tofu_am_open(tofu_iface_t *iface)
 {
     tofu_md_t       *md = iface->md;
-    size_t          small_bytes, large_bytes, slots_bytes;
+    size_t          small_bytes, large_bytes, slots_bytes, headroom;
     struct timespec now;
     tofu_status_t   status;
     utofu_stadd_t   stadd;
@@ -205,6 +217,10 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     }
     iface->am = am;
     am->iface = iface;
+    am->orphan.dead = 1;
+    if (iface->config.am_alignment == 0) {
+        iface->config.am_alignment = 1;
+    }
     tofu_list_init(&am->jobs);
     tofu_list_init(&am->lenders);
     tofu_list_init(&am->due);
@@ -250,11 +266,15 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
                                 iface->config.rx_slots, TOFU_AM_MAX_LARGE,
                                 am->block + small_bytes);
     }
+    /* base is where the message of slot 0 is */
+    headroom                       = tofu_am_headroom(iface);
+    am->pool[TOFU_AM_LARGE].base  += headroom;
+    am->pool[TOFU_AM_LARGE].bytes -= headroom;
     if (status != TOFU_OK) {
         goto err_free;
     }
     am->pool[TOFU_AM_SMALL].stadd = stadd;
-    am->pool[TOFU_AM_LARGE].stadd = stadd + small_bytes;
+    am->pool[TOFU_AM_LARGE].stadd = stadd + small_bytes + headroom;
     return TOFU_OK;
 
 err_free:
@@ -267,6 +287,10 @@ void tofu_am_close(tofu_iface_t *iface)
 {
     tofu_am_t *am = iface->am;
 
+    if (am->num_kept > 0) {
+        tofu_warn("iface of VCQ %#llx is closed while %u messages are kept",
+                  (unsigned long long)iface->vcq_id, am->num_kept);
+    }
     while (!tofu_list_empty(&am->lenders)) {
         tofu_lender_t *lender = tofu_container(am->lenders.next, tofu_lender_t,
                                                link);

@@ -24,6 +24,9 @@
  * word in a sender's mailbox (a put with local notice, so that a dead sender is
  * found and what it held is taken back); senders look at these words ten times a
  * second, and whenever they are out of credit.
+ *
+ * A handler may keep a message in its large slot.  That slot is passed over in
+ * the ring: see tofu_am_keep.c.
  */
 #ifndef TOFU_AM_H
 #define TOFU_AM_H
@@ -40,6 +43,12 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MAX_SMALL      64u   /* slots lent to one sender */
 #define TOFU_AM_MAX_LARGE      16u
 #define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
+/* Of a large slot, what a message can take: the end of the slot.  What the slot
+ * has more is headroom, in front of it. */
+#define TOFU_AM_MESSAGE_SIZE(seg) \
+    ((sizeof(tofu_slot_header_t) + (uint64_t)(seg) + TOFU_AM_SLOT_ALIGN - 1) / \
+     TOFU_AM_SLOT_ALIGN * TOFU_AM_SLOT_ALIGN)
+#define TOFU_AM_MAX_HEADROOM   4096u
 #define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
 #define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
@@ -56,7 +65,8 @@ typedef struct tofu_slot_header { /* in front of a message in a large slot */
 /* Written by a receiver into memory of the sender.  grant .. answer is one put of
  * 32 bytes inside a cache line; answer is the last word of it. */
 typedef struct tofu_mailbox {
-    _Atomic uint64_t credit; /* consumed: 24 bits small, 24 large, 16 of nonce */
+    _Atomic uint64_t credit; /* consumed: 24 bits small, 8 bits large; 16 bits:
+                                large slots to pass over; 16 of nonce */
     uint64_t         grant[TOFU_AM_CLASSES]; /* first slot, count << 32 */
     uint64_t         reserved;
     _Atomic uint64_t answer; /* nonce << 32 | TOFU_ANSWER_* */
@@ -83,6 +93,7 @@ enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
 #define TOFU_REQUEST_BYTES 32u /* magic .. check */
 
 _Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
+_Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
 _Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
 _Static_assert(sizeof(tofu_entry_t) == 64, "request entry");
 _Static_assert(offsetof(tofu_mailbox_t, answer) ==
@@ -105,7 +116,7 @@ typedef struct tofu_chan_class { /* the slots of one size that it was lent */
     uint32_t      count;
     utofu_stadd_t next, begin, end;
     uint32_t      size;  /* of a slot */
-    uint32_t      acked; /* consumed, as last heard, 24 bits */
+    uint32_t      acked; /* consumed, as last heard: small 24 bits, large 8 */
 } tofu_chan_class_t;
 
 struct tofu_chan {
@@ -118,6 +129,8 @@ struct tofu_chan {
     uint8_t           state;   /* tofu_chan_state_t */
     uint8_t           request; /* TOFU_REQUEST_* that it is about */
     uint8_t           want;    /* somebody was refused for want of credit */
+    uint16_t          skip;    /* large slots that are not its, of those from
+                                  next on; next is never one of them */
     uint32_t          entry;   /* of the request table */
     uint32_t          tries;
     uint32_t          refs;    /* eps */
@@ -140,6 +153,10 @@ void tofu_chan_put(tofu_chan_t *chan);
 int tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls);
 /* Somebody has no credit: see to it that it comes. */
 void tofu_chan_want(tofu_chan_t *chan);
+/* Large slots: take a new count, and which to pass over. */
+void tofu_chan_ack_large(tofu_chan_t *chan, uint32_t acked, uint32_t mask);
+/* next is a slot to pass over: go on to one that is not. */
+void tofu_chan_pass(tofu_chan_t *chan);
 /* The compare-and-swap came back. */
 void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op);
 /* The peer is gone, and with it what it lent. */
@@ -157,6 +174,9 @@ typedef struct tofu_loan { /* slots of one size, lent to one sender */
     uint32_t arrived;  /* messages */
     uint32_t consumed; /* of them whose slots are free */
     uint32_t reported; /* of them the sender was told */
+    uint16_t skip;     /* slots that are passed over, next time round */
+    uint16_t kept;     /* slots that handlers keep, or are offered */
+    uint16_t num_kept;
 } tofu_loan_t;
 
 struct tofu_lender {
@@ -198,6 +218,8 @@ typedef struct tofu_pool { /* slots of one size */
 struct tofu_am {
     tofu_pool_t    pool[TOFU_AM_CLASSES];
     tofu_iface_t   *iface;
+    tofu_lender_t  orphan;    /* owns kept slots whose loan has ended */
+    uint32_t       num_kept;  /* large slots */
     tofu_entry_t   *table;
     utofu_stadd_t  table_stadd;
     uint32_t       internal;  /* notices of the core's own operations to come */
@@ -248,6 +270,17 @@ void tofu_am_borrower_gone(tofu_peer_t *peer);
 void tofu_lender_reclaim(tofu_lender_t *lender);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
+/* ---- tofu_am_keep.c: large slots that are kept */
+
+/* May the handler keep the message in this slot?  Then it counts as kept. */
+unsigned tofu_am_offer(tofu_iface_t *iface, tofu_loan_t *loan, uint32_t slot,
+                       void *data);
+/* The handler that was offered it did not keep it. */
+void tofu_am_unoffer(tofu_iface_t *iface, tofu_loan_t *loan, uint32_t slot);
+/* All that arrived is consumed: tofu_loan_t::consumed, with slots passed over. */
+void tofu_loan_settle(tofu_loan_t *loan);
+/* After an arrival: pass over slots. */
+void tofu_loan_pass(tofu_loan_t *loan);
 /* Put a word with notice, to know whether the peer lives.  entry: of the request
  * table whose claim is in question, or ~0; borrower: it is about what we lent. */
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,

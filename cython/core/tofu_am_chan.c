@@ -63,6 +63,7 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p)
 static void tofu_chan_close(tofu_chan_t *chan)
 {
     memset(chan->cls, 0, sizeof(chan->cls));
+    chan->skip = 0;
 }
 
 static void tofu_chan_idle(tofu_chan_t *chan)
@@ -182,8 +183,8 @@ int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
     if ((word >> 48) == (chan->nonce & 0xffff)) {
         tofu_chan_ack(&chan->cls[TOFU_AM_SMALL],
                       (uint32_t)word & TOFU_CREDIT_MASK);
-        tofu_chan_ack(&chan->cls[TOFU_AM_LARGE],
-                      (uint32_t)(word >> 24) & TOFU_CREDIT_MASK);
+        tofu_chan_ack_large(chan, (uint32_t)(word >> 24) & 0xff,
+                            (uint32_t)(word >> 32) & 0xffff);
     }
     if (chan->cls[cls].left == 0) {
         return 0;
@@ -305,7 +306,8 @@ static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
     uint32_t          total = (i == TOFU_AM_SMALL) ? geometry->small_count :
                                                      geometry->large_count;
 
-    if ((count == 0) || (first + count > total)) {
+    if ((count == 0) || (first + count > total) ||
+        ((i == TOFU_AM_LARGE) && (count > TOFU_AM_MAX_LARGE))) {
         return 0;
     }
     cls->size = geometry->small_size;
@@ -314,6 +316,8 @@ static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
                          geometry->small_size;
         base     += (small + TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN *
                 TOFU_AM_SLOT_ALIGN;
+        base     += geometry->large_size -
+                TOFU_AM_MESSAGE_SIZE(geometry->seg_size);
         cls->size = geometry->large_size;
     }
     cls->begin = base + first * cls->size;

@@ -50,14 +50,18 @@ static int tofu_pool_lend(tofu_pool_t *pool, tofu_lender_t *lender,
     return 1;
 }
 
-static void tofu_pool_take_back(tofu_pool_t *pool, const tofu_loan_t *loan)
+/* All but the slots that handlers keep: those are `orphan`'s from now on. */
+static void tofu_pool_take_back(tofu_pool_t *pool, const tofu_loan_t *loan,
+                                tofu_lender_t *orphan)
 {
     uint32_t i;
 
     for (i = 0; i < loan->count; ++i) {
-        pool->owner[loan->begin + i] = NULL;
+        pool->owner[loan->begin + i] = (((uint64_t)loan->kept >> i) & 1) ?
+                                               orphan :
+                                               NULL;
     }
-    pool->free += loan->count;
+    pool->free += loan->count - loan->num_kept;
 }
 
 void tofu_lender_reclaim(tofu_lender_t *lender)
@@ -74,7 +78,7 @@ void tofu_lender_reclaim(tofu_lender_t *lender)
         return; /* a handler still reads a slot; called again after it */
     }
     for (i = 0; i < TOFU_AM_CLASSES; ++i) {
-        tofu_pool_take_back(&am->pool[i], &lender->loan[i]);
+        tofu_pool_take_back(&am->pool[i], &lender->loan[i], &am->orphan);
     }
     tofu_list_del(&lender->link);
     free(lender);
@@ -219,7 +223,8 @@ void tofu_lender_report(tofu_lender_t *lender)
     if (lender->gone) {
         return;
     }
-    word   = (s & 0xffffffull) | ((l & 0xffffffull) << 24) |
+    word   = (s & 0xffffffull) | ((l & 0xffull) << 24) |
+           ((uint64_t)large->skip << 32) |
            ((uint64_t)(lender->nonce & 0xffff) << 48);
     /* ordered, or an older count might land after a newer one */
     status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
@@ -349,16 +354,16 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
     if (!tofu_pool_lend(&am->pool[TOFU_AM_LARGE], lender,
                         &lender->loan[TOFU_AM_LARGE])) {
         tofu_pool_take_back(&am->pool[TOFU_AM_SMALL],
-                            &lender->loan[TOFU_AM_SMALL]);
+                            &lender->loan[TOFU_AM_SMALL], &am->orphan);
         free(lender);
         return TOFU_JOB_NO_SLOTS;
     }
     status = tofu_job_answer(job, lender, TOFU_ANSWER_GRANTED);
     if (status != TOFU_OK) {
         tofu_pool_take_back(&am->pool[TOFU_AM_SMALL],
-                            &lender->loan[TOFU_AM_SMALL]);
+                            &lender->loan[TOFU_AM_SMALL], &am->orphan);
         tofu_pool_take_back(&am->pool[TOFU_AM_LARGE],
-                            &lender->loan[TOFU_AM_LARGE]);
+                            &lender->loan[TOFU_AM_LARGE], &am->orphan);
         free(lender);
         return (status == TOFU_ERR_NO_RESOURCE) ? TOFU_JOB_LATER :
                                                   TOFU_JOB_DONE;

@@ -54,10 +54,17 @@ tofu_am_take_slot(tofu_pool_t *pool, uint64_t offset,
     if (TOFU_UNLIKELY(loan->next != slot)) {
         return NULL;
     }
+    if ((cls == TOFU_AM_LARGE) && TOFU_UNLIKELY(loan->kept != 0) &&
+        ((loan->kept >> (slot - loan->begin)) & 1)) {
+        return NULL; /* he was told to pass it over */
+    }
     ++slot;
     loan->next = (slot == loan->begin + loan->count) ? loan->begin : slot;
     ++loan->arrived;
     *slot_p = slot - 1;
+    if ((cls == TOFU_AM_LARGE) && TOFU_UNLIKELY(loan->skip != 0)) {
+        tofu_loan_pass(loan);
+    }
     return lender;
 }
 
@@ -66,19 +73,42 @@ static inline int tofu_loan_is_due(const tofu_loan_t *loan)
     return (loan->consumed - loan->reported) * 2 >= loan->count;
 }
 
+static inline void tofu_loan_consume(tofu_loan_t *loan, unsigned cls)
+{
+    if ((cls == TOFU_AM_LARGE) &&
+        TOFU_UNLIKELY((loan->kept | loan->skip) != 0)) {
+        tofu_loan_settle(loan);
+    } else {
+        loan->consumed = loan->arrived;
+    }
+}
+
 /* Call the handler, then give the slot back. */
 static inline void tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender,
-                                   unsigned cls, unsigned id, void *data,
-                                   size_t length)
+                                   unsigned cls, unsigned id, uint32_t slot,
+                                   void *data, size_t length)
 {
     tofu_loan_t *loan = lender->loan;
+    unsigned    flags = 0;
+    int8_t      ret;
     int         due;
 
     if (TOFU_LIKELY(iface->handler[id].cb != NULL)) {
         ++lender->depth;
         ++iface->stats.am_rx;
-        iface->handler[id].cb(iface->handler[id].arg, data, length, 0);
+        if ((cls == TOFU_AM_LARGE) && (iface->config.rx_desc != NULL)) {
+            flags = tofu_am_offer(iface, &loan[cls], slot, data);
+        }
+        ret = iface->handler[id].cb(iface->handler[id].arg, data, length,
+                                    flags);
         --lender->depth;
+        if (flags != 0) {
+            if (TOFU_LIKELY(ret != TOFU_INPROGRESS)) {
+                tofu_am_unoffer(iface, &loan[cls], slot);
+            } else {
+                ++iface->stats.am_kept;
+            }
+        }
     } else {
         tofu_am_no_handler(iface, id, lender->vcq_id);
     }
@@ -92,12 +122,12 @@ static inline void tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender,
         tofu_lender_reclaim(lender);
         return;
     }
-    loan[cls].consumed = loan[cls].arrived;
-    due                = tofu_loan_is_due(&loan[cls]);
+    tofu_loan_consume(&loan[cls], cls);
+    due = tofu_loan_is_due(&loan[cls]);
     if (TOFU_UNLIKELY(lender->nested)) {
-        lender->nested     = 0;
-        loan[!cls].consumed = loan[!cls].arrived;
-        due               |= tofu_loan_is_due(&loan[!cls]);
+        lender->nested = 0;
+        tofu_loan_consume(&loan[!cls], !cls);
+        due |= tofu_loan_is_due(&loan[!cls]);
     }
     if (TOFU_UNLIKELY(due)) {
         tofu_lender_report(lender);
@@ -113,7 +143,7 @@ static TOFU_NOINLINE void tofu_am_skip(tofu_lender_t *lender, unsigned cls)
         lender->nested = 1;
         return;
     }
-    loan->consumed = loan->arrived;
+    tofu_loan_consume(loan, cls);
     if (tofu_loan_is_due(loan)) {
         tofu_lender_report(lender);
     }
@@ -150,8 +180,8 @@ static void tofu_am_arrived_large(tofu_iface_t *iface,
         tofu_am_skip(lender, TOFU_AM_LARGE);
         return;
     }
-    tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, base + sizeof(*header),
-                    length);
+    tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
+                    base + sizeof(*header), length);
 }
 
 void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
@@ -173,7 +203,7 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
             tofu_am_skip(lender, TOFU_AM_SMALL);
             break;
         }
-        tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id,
+        tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
                         pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length);
         return;
     case TOFU_KIND_AM_LARGE:

@@ -23,6 +23,21 @@ static inline void tofu_am_sent(tofu_ep_t *ep, tofu_chan_class_t *cls)
     ++ep->iface->stats.am_tx;
 }
 
+/* The same for large slots, of which some may be passed over. */
+static inline void tofu_chan_advance_large(tofu_chan_t *chan)
+{
+    tofu_chan_advance(&chan->cls[TOFU_AM_LARGE]);
+    if (TOFU_UNLIKELY(chan->skip != 0)) {
+        tofu_chan_pass(chan);
+    }
+}
+
+static inline void tofu_am_sent_large(tofu_ep_t *ep)
+{
+    tofu_chan_advance_large(ep->chan);
+    ++ep->iface->stats.am_tx;
+}
+
 /* What stands between the caller and a slot, other than nothing. */
 static TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep,
                                                       unsigned cls)
@@ -204,7 +219,7 @@ static tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id,
     status = tofu_am_post_large(iface, chan, id, bounce, length,
                                 tofu_cbdata(bounce, TOFU_CB_BOUNCE));
     if (TOFU_LIKELY(status == TOFU_OK)) {
-        tofu_am_sent(ep, &chan->cls[TOFU_AM_LARGE]);
+        tofu_am_sent_large(ep);
         return TOFU_OK;
     }
     tofu_am_bounce_put(iface, bounce);
@@ -442,7 +457,7 @@ tofu_status_t tofu_am_continue(tofu_op_t *op)
     if (status == TOFU_OK) {
         op->flags &= (uint8_t)~TOFU_OP_MORE;
         op->rounds = 1;
-        tofu_chan_advance(&chan->cls[TOFU_AM_LARGE]);
+        tofu_chan_advance_large(chan);
         ++iface->stats.am_tx;
     } else {
         tofu_op_cut(iface, op, status);
@@ -499,7 +514,7 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
     if (status == TOFU_OK) {
         op->rounds = 1;
         tofu_op_count(iface, ep, op);
-        tofu_am_sent(ep, &ep->chan->cls[TOFU_AM_LARGE]);
+        tofu_am_sent_large(ep);
         return TOFU_INPROGRESS;
     }
     if ((status == TOFU_ERR_NO_RESOURCE) && begun) {

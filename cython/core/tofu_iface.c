@@ -39,8 +39,18 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
                    TOFU_AM_MIN_WINDOW, TOFU_AM_MIN_WINDOW);
         return TOFU_ERR_INVALID_PARAM;
     }
+    if (c->rx_headroom > TOFU_AM_MAX_HEADROOM) {
+        tofu_error("rx_headroom %zu: it can be at most %u bytes",
+                   c->rx_headroom, TOFU_AM_MAX_HEADROOM);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((c->am_alignment & (c->am_alignment - 1)) != 0) {
+        tofu_error("am_alignment %zu is not a power of two", c->am_alignment);
+        return TOFU_ERR_INVALID_PARAM;
+    }
     /* a slot's offset is computed in 32 bits */
-    if ((uint64_t)c->rx_slots * (c->am_seg_size + 512) > 0xffffffffu) {
+    if ((uint64_t)c->rx_slots * (c->am_seg_size + 768 + c->rx_headroom) >
+        0xffffffffu) {
         tofu_error("%u receive slots of %zu bytes are more than 4 GiB",
                    c->rx_slots, c->am_seg_size);
         return TOFU_ERR_INVALID_PARAM;
@@ -336,8 +346,9 @@ void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats)
 {
     unsigned i;
 
-    *stats       = iface->stats;
-    stats->posts = 0;
+    *stats         = iface->stats;
+    stats->am_held = iface->am->num_kept;
+    stats->posts   = 0;
     for (i = 0; i < TOFU_MAX_TNIS; ++i) {
         if (iface->lane[i] != NULL) {
             stats->posts += iface->lane[i]->posts;
@@ -377,7 +388,7 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
     }
     g = &a.geometry;
     if ((g->small_size != TOFU_AM_SMALL_SIZE) ||
-        (g->large_size < sizeof(tofu_slot_header_t) + g->seg_size) ||
+        (g->large_size < TOFU_AM_MESSAGE_SIZE(g->seg_size)) ||
         (g->small_count < TOFU_AM_MIN_WINDOW) ||
         (g->large_count < TOFU_AM_MIN_WINDOW)) {
         snprintf(reason, reason_size,

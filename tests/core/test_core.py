@@ -22,6 +22,7 @@ CASES = {
     "memory": ["refusals", "memory", "threads"],
     "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
     "flow": ["pending", "replies", "nested", "no_handler", "churn", "two_ifaces"],
+    "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
         "flush", "flush_many", "fence", "fence_weak", "abandoned", "loader",
         "many_ifaces",
@@ -41,6 +42,7 @@ CASES = {
 SANITIZED = [
     ("rma", "iov_split"), ("memory", "memory"), ("am", "lengths"), ("flow", "nested"),
     ("flow", "churn"), ("flow", "pending"), ("order", "abandoned"),
+    ("keep", "keep_churn"), ("keep", "given_back"), ("keep", "alignment"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
