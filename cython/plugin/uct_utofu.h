@@ -264,6 +264,7 @@ typedef struct uct_utofu_md {
 typedef struct uct_utofu_iface {
     uct_base_iface_t  super;
     tofu_iface_t      *iface;
+    uct_recv_desc_t   release; /* found in front of messages that may be kept */
     tofu_iface_attr_t attr;   /* with the user's overrides */
     int               shared_bandwidth; /* by the processes of the node */
 } uct_utofu_iface_t;

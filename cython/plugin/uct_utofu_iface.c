@@ -372,6 +372,8 @@ static void uct_utofu_iface_vfs_refresh(uct_iface_h tl_iface)
 
 /* ------------------------------------------------------------ open and close */
 
+_Static_assert((int)TOFU_CB_DESC == (int)UCT_CB_PARAM_FLAG_DESC, "flag of a callback");
+
 /* UCT's table entry is the argument: it holds the user's handler, or UCX's own
  * one that reports a message without handler. */
 static int8_t uct_utofu_iface_am(void *arg, void *data, size_t length,
@@ -380,6 +382,33 @@ static int8_t uct_utofu_iface_am(void *arg, void *data, size_t length,
     const uct_am_handler_t *handler = arg;
 
     return handler->cb(handler->arg, data, length, flags);
+}
+
+/* What uct_iface_release_desc calls. */
+static void uct_utofu_iface_release_desc(uct_recv_desc_t *self, void *desc)
+{
+    uct_utofu_iface_t *iface = ucs_container_of(self, uct_utofu_iface_t,
+                                                release);
+
+    tofu_iface_release_desc(iface->iface, desc); /* reports what is wrong */
+}
+
+/* Messages in large slots may be kept, with the user's headroom in front. */
+static void uct_utofu_iface_desc_config(uct_utofu_iface_t *iface,
+                                        const uct_iface_params_t *params,
+                                        tofu_iface_config_t *core_config)
+{
+    iface->release.cb    = uct_utofu_iface_release_desc;
+    core_config->rx_desc = &iface->release;
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) {
+        core_config->rx_headroom = params->rx_headroom;
+    }
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) {
+        core_config->am_alignment = params->am_alignment;
+        if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) {
+            core_config->am_align_offset = params->am_align_offset;
+        }
+    }
 }
 
 static ucs_status_t uct_utofu_iface_check_params(uct_worker_h worker,
@@ -409,8 +438,8 @@ static ucs_status_t uct_utofu_iface_check_params(uct_worker_h worker,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    /* Messages are handed over in the receive slot, never in a descriptor that
-     * the user keeps, so the alignment itself has nothing to act on. */
+    /* It is for messages that the user may keep: those that don't have it are
+     * not offered. */
     if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) {
         if ((params->am_alignment == 0) ||
             (params->am_alignment & (params->am_alignment - 1))) {
@@ -524,6 +553,7 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     tofu_iface_config_default(&core_config);
     core_config.err_cb  = uct_utofu_ep_failed;
     core_config.err_arg = iface;
+    uct_utofu_iface_desc_config(iface, params, &core_config);
     status = uct_utofu_iface_core_config(config, &core_config);
     if (status != UCS_OK) {
         goto err_cleanup;

@@ -43,6 +43,17 @@ def test_am_seg_size(program):
     program("uct_am", "pair", UCX_UTOFU_AM_SEG_SIZE="32k", UCX_UTOFU_RX_SLOTS="16")
 
 
+@pytest.mark.parametrize(
+    ("headroom", "alignment", "offset", "offered"),
+    [(0, 1, 0, 1), (80, 8, 0, 1), (500, 64, 48, 1), (80, 64, 0, 0)],
+)
+def test_am_kept(program, headroom, alignment, offset, offered):
+    """Messages that the callback keeps, and those that it can't have aligned."""
+    process = program("uct_desc", str(headroom), str(alignment), str(offset),
+                      str(offered))
+    assert "kept" not in process.out + process.err, str(process)
+
+
 def test_address(program):
     program("uct_address")
 

@@ -210,6 +210,48 @@ static void test_tag(int sender)
 static size_t am_count;
 static int am_done;
 
+/* Many messages that come before anybody asks for them; more go on coming while
+ * these wait, and they are asked for from the last to the first. */
+static void test_unexpected(int sender)
+{
+    static const size_t lengths[] = {8, 33, 1000, 7000, 200, 4096};
+    enum { COUNT = 400 };
+    static void *sent[COUNT];
+    static int dones[COUNT];
+    ucp_request_param_t param;
+    double end;
+    int done, i;
+
+    barrier();
+    if (sender) {
+        /* none is waited for before all are sent: some may be by rendezvous */
+        for (i = 0; i < COUNT; ++i) {
+            fill(buffer + (i * 8192ul), lengths[i % 6], 1000 + i);
+            dones[i] = 0;
+            param    = request_param(&dones[i]);
+            sent[i]  = ucp_tag_send_nbx(ep, buffer + (i * 8192ul),
+                                        lengths[i % 6], 1000 + i, &param);
+        }
+        for (i = 0; i < COUNT; ++i) {
+            wait_request(sent[i], &dones[i]);
+        }
+    } else {
+        end = now() + 0.2;
+        while (now() < end) {
+            ucp_worker_progress(worker);
+        }
+        for (i = COUNT - 1; i >= 0; --i) {
+            void *request;
+
+            done    = 0;
+            request = tag_recv_start(lengths[i % 6], 1000 + i, &done);
+            wait_request(request, &done);
+            verify(buffer, lengths[i % 6], 1000 + i);
+        }
+    }
+    barrier();
+}
+
 static void am_data_cb(void *request, ucs_status_t status, size_t length,
                        void *user_data)
 {
@@ -513,6 +555,8 @@ int main(int argc, char **argv)
     }
     test_tag(first);
     test_tag(!first);
+    test_unexpected(first);
+    test_unexpected(!first);
     test_am(first);
     test_rma(first, 1);
     test_rma(!first, 0);

@@ -124,24 +124,19 @@ static inline void node_open_md(struct node *node)
     CHECK_OK(uct_md_query(node->md, &node->md_attr));
 }
 
-static inline void node_open_iface(struct node *node, uct_error_handler_t handler,
-                                   void *arg)
+/* params: what there is to say beside mode and device. */
+static inline void node_open_iface_params(struct node *node,
+                                          uct_iface_params_t *params)
 {
     uct_iface_config_t *config;
-    uct_iface_params_t params;
 
-    memset(&params, 0, sizeof(params));
-    params.field_mask           = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                                  UCT_IFACE_PARAM_FIELD_DEVICE |
-                                  UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
-                                  UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG;
-    params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
-    params.mode.device.tl_name  = "utofu";
-    params.mode.device.dev_name = "tofu0";
-    params.err_handler          = handler;
-    params.err_handler_arg      = arg;
+    params->field_mask          |= UCT_IFACE_PARAM_FIELD_OPEN_MODE |
+                                   UCT_IFACE_PARAM_FIELD_DEVICE;
+    params->open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
+    params->mode.device.tl_name  = "utofu";
+    params->mode.device.dev_name = "tofu0";
     CHECK_OK(uct_md_iface_config_read(node->md, "utofu", NULL, NULL, &config));
-    CHECK_OK(uct_iface_open(node->md, node->worker, &params, config,
+    CHECK_OK(uct_iface_open(node->md, node->worker, params, config,
                             &node->iface));
     uct_config_release(config);
     uct_iface_progress_enable(node->iface,
@@ -149,6 +144,19 @@ static inline void node_open_iface(struct node *node, uct_error_handler_t handle
     CHECK_OK(uct_iface_query(node->iface, &node->attr));
     CHECK(node->attr.device_addr_len <= sizeof(((struct address*)0)->device));
     CHECK(node->attr.iface_addr_len <= sizeof(((struct address*)0)->iface));
+}
+
+static inline void node_open_iface(struct node *node, uct_error_handler_t handler,
+                                   void *arg)
+{
+    uct_iface_params_t params;
+
+    memset(&params, 0, sizeof(params));
+    params.field_mask      = UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
+                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG;
+    params.err_handler     = handler;
+    params.err_handler_arg = arg;
+    node_open_iface_params(node, &params);
 }
 
 static inline void node_open(struct node *node, uct_error_handler_t handler,
