@@ -149,8 +149,9 @@ static TOFU_NOINLINE void tofu_am_skip(tofu_lender_t *lender, unsigned cls)
     }
 }
 
-static void tofu_am_arrived_large(tofu_iface_t *iface,
-                                  const struct utofu_mrq_notice *notice)
+static TOFU_NOINLINE void
+tofu_am_arrived_large(tofu_iface_t *iface,
+                      const struct utofu_mrq_notice *notice)
 {
     tofu_pool_t              *pool  = &iface->am->pool[TOFU_AM_LARGE];
     uint64_t                 offset = notice->rmt_stadd - pool->stadd - 1;
