@@ -42,6 +42,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MIN_WINDOW     2u
 #define TOFU_AM_MAX_SMALL      64u   /* slots lent to one sender */
 #define TOFU_AM_MAX_LARGE      16u
+#define TOFU_AM_POOL_SHARE     16u   /* of what is free, to one newcomer */
 #define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
 /* Of a large slot, what a message can take: the end of the slot.  What the slot
  * has more is headroom, in front of it. */
@@ -91,6 +92,16 @@ enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
 #define TOFU_REQUEST_MAGIC 0x75667271ull
 #define TOFU_CLAIM_KEY     0x9e3779b97f4a7c15ull
 #define TOFU_REQUEST_BYTES 32u /* magic .. check */
+
+/* The last entries of the table are for releases only.  Requests for slots keep
+ * their entries until there are slots; were all entries theirs, nobody could give
+ * slots back.  Releases are answered at once, so these entries always come free. */
+#define TOFU_RELEASE_ENTRIES 8u
+#define TOFU_GRANT_ENTRIES   (TOFU_REQUEST_ENTRIES - TOFU_RELEASE_ENTRIES)
+
+/* In entry->claim while its answer is posted: who has got the answer may ask for
+ * something else before the entry is freed, and must not take it for its own. */
+#define TOFU_CLAIM_ANSWERED  1ull
 
 _Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");

@@ -88,6 +88,18 @@ void tofu_chan_reset(tofu_chan_t *chan)
     chan->want  = 0;
 }
 
+/* Of the request table: where requests of a kind may stand. */
+static uint32_t tofu_chan_first_entry(unsigned request)
+{
+    return (request == TOFU_REQUEST_RELEASE) ? TOFU_GRANT_ENTRIES : 0;
+}
+
+static uint32_t tofu_chan_entries(unsigned request)
+{
+    return (request == TOFU_REQUEST_RELEASE) ? TOFU_RELEASE_ENTRIES :
+                                               TOFU_GRANT_ENTRIES;
+}
+
 /* Ask the peer for something, which begins with an entry of its table. */
 static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
 {
@@ -96,7 +108,8 @@ static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
 
     chan->request  = (uint8_t)request;
     chan->state    = TOFU_CHAN_CLAIM;
-    chan->entry    = (uint32_t)(hash >> 40) % TOFU_REQUEST_ENTRIES;
+    chan->entry    = (uint32_t)(hash >> 40) % tofu_chan_entries(request);
+    chan->entry   += tofu_chan_first_entry(request);
     chan->tries    = 0;
     chan->retry_ms = 0;
     chan->since_ms = iface->now_ms;
@@ -256,9 +269,12 @@ void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
         /* the latter: left by who had this VCQ before and died */
         chan->state = TOFU_CHAN_CLAIMED;
     } else {
+        uint32_t first   = tofu_chan_first_entry(chan->request);
+        uint32_t entries = tofu_chan_entries(chan->request);
+
         chan->state = TOFU_CHAN_CLAIM;
-        chan->entry = (chan->entry + 1) % TOFU_REQUEST_ENTRIES;
-        if (++chan->tries % TOFU_REQUEST_ENTRIES == 0) {
+        chan->entry = first + (chan->entry + 1 - first) % entries;
+        if (++chan->tries % entries == 0) {
             /* all taken: they queue there already, no hurry */
             chan->retry_ms = am->iface->now_ms + 5;
         }

@@ -31,7 +31,7 @@ static uint32_t tofu_pool_find(const tofu_pool_t *pool, uint32_t want,
 static int tofu_pool_lend(tofu_pool_t *pool, tofu_lender_t *lender,
                           tofu_loan_t *loan)
 {
-    uint32_t want  = pool->free / 16;
+    uint32_t want  = pool->free / TOFU_AM_POOL_SHARE;
     uint32_t begin = 0, i;
 
     want = (want > pool->max_window) ? pool->max_window : want;
@@ -103,7 +103,12 @@ static void tofu_lender_gone(tofu_lender_t *lender)
 
 int tofu_am_internal_room(tofu_am_t *am)
 {
-    return am->internal < TOFU_INTERNAL_NOTICES;
+    const tofu_iface_t *iface = am->iface;
+
+    /* the second: of operations that were given up notices may come yet */
+    return (am->internal < TOFU_INTERNAL_NOTICES) &&
+           (iface->notices <
+            iface->config.tx_notified + TOFU_INTERNAL_NOTICES);
 }
 
 tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
@@ -113,6 +118,9 @@ tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
     tofu_iface_t  *iface = peer->iface;
     tofu_status_t status;
 
+    if (tofu_iface_post_limited(iface)) {
+        return TOFU_ERR_NO_RESOURCE; /* were it to fail: see tofu_attr_bound */
+    }
     status = tofu_post(iface, "utofu_put_piggyback", peer->vcq_id, length,
                        iface->fn.put_piggyback(
                                iface->vcq, peer->vcq_id, (void *)data, where,
@@ -227,14 +235,16 @@ void tofu_lender_report(tofu_lender_t *lender)
            ((uint64_t)large->skip << 32) |
            ((uint64_t)(lender->nonce & 0xffff) << 48);
     /* ordered, or an older count might land after a newer one */
-    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
-                       iface->fn.put_piggyback8(
-                               iface->vcq, peer->vcq_id, word,
-                               lender->mailbox +
-                                       offsetof(tofu_mailbox_t, credit),
-                               8, TOFU_EDATA_CONTROL,
-                               UTOFU_ONESIDED_FLAG_STRONG_ORDER,
-                               tofu_cbdata(peer, TOFU_CB_PEER)));
+    status = tofu_iface_post_limited(iface) ?
+                     TOFU_ERR_NO_RESOURCE :
+                     tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                               iface->fn.put_piggyback8(
+                                       iface->vcq, peer->vcq_id, word,
+                                       lender->mailbox +
+                                               offsetof(tofu_mailbox_t, credit),
+                                       8, TOFU_EDATA_CONTROL,
+                                       UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                                       tofu_cbdata(peer, TOFU_CB_PEER)));
     if (TOFU_LIKELY(status == TOFU_OK)) {
         ++iface->stats.credit_tx;
         small->reported = s;
@@ -284,6 +294,7 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     if (((magic >> 32) != TOFU_REQUEST_MAGIC) || (vcq_id != notice->vcq_id) ||
         (check != (magic ^ who ^ vcq_id)) ||
         ((type != TOFU_REQUEST_GRANT) && (type != TOFU_REQUEST_RELEASE)) ||
+        ((type == TOFU_REQUEST_GRANT) != (entry < TOFU_GRANT_ENTRIES)) ||
         ((who & 0xffff) == 0) ||
         (tofu_peer_get(iface, vcq_id, &peer) != TOFU_OK) ||
         (tofu_mailbox_stadd(iface, vcq_id, (uint32_t)(who >> 32), &mailbox) !=
@@ -316,17 +327,29 @@ static tofu_status_t tofu_job_answer(const tofu_job_t *job,
                                      const tofu_lender_t *lender,
                                      unsigned answer)
 {
-    uint64_t body[4] = {0, 0, 0, 0};
-    unsigned i;
+    tofu_am_t        *am     = job->peer->iface->am;
+    _Atomic uint64_t *claim  = &am->table[job - am->job].claim;
+    uint64_t         body[4] = {0, 0, 0, 0};
+    uint64_t         claimed;
+    tofu_status_t    status;
+    unsigned         i;
 
     for (i = 0; (lender != NULL) && (i < TOFU_AM_CLASSES); ++i) {
         body[i] = lender->loan[i].begin |
                   ((uint64_t)lender->loan[i].count << 32);
     }
     body[3] = ((uint64_t)job->nonce << 32) | answer;
-    return tofu_am_post_silent(job->peer, body, sizeof(body),
-                               job->mailbox + offsetof(tofu_mailbox_t, grant),
-                               TOFU_EDATA_CONTROL, 0);
+    /* by now nobody else writes it: it is claimed */
+    claimed = atomic_exchange_explicit(claim, TOFU_CLAIM_ANSWERED,
+                                       memory_order_release);
+    status  = tofu_am_post_silent(job->peer, body, sizeof(body),
+                                 job->mailbox + offsetof(tofu_mailbox_t, grant),
+                                 TOFU_EDATA_CONTROL, 0);
+    if ((status == TOFU_ERR_NO_RESOURCE) && (job->type != 0)) {
+        /* else the caller frees the entry, or a failure of the peer did */
+        atomic_exchange_explicit(claim, claimed, memory_order_release);
+    }
+    return status;
 }
 
 typedef enum { TOFU_JOB_DONE, TOFU_JOB_LATER, TOFU_JOB_NO_SLOTS } tofu_job_end_t;

@@ -123,7 +123,8 @@ static unsigned tofu_attr_min(unsigned a, unsigned b)
  *                                  which happens after its notice was read
  *   tx_notified                    local notices of users' operations
  *   TOFU_INTERNAL_NOTICES          of the core's own (claims, probes)
- *   post_budget                    errors of operations without a notice, posted
+ *   post_budget                    errors of operations without a notice, users'
+ *                                  and the core's own (credit, answers), posted
  *                                  since the MRQ was last seen empty
  * Together at most mrq_entries, whatever peers do.  With the least MRQ, 2048
  * entries, and the defaults: 64 + 1024 + 512 + 256 + 16 = 1872, budget 176.

@@ -84,6 +84,10 @@ static int tofu_ep_has_room(tofu_ep_t *ep, int toq)
         tofu_chan_has_credit(ep->chan, TOFU_AM_LARGE)) {
         missing &= ~(unsigned)TOFU_STARVED_LARGE;
     }
+    if (missing & (TOFU_STARVED_SMALL | TOFU_STARVED_LARGE)) {
+        /* said before, but what came since another ep or class has used up */
+        tofu_chan_want(ep->chan);
+    }
     ep->starved = (uint8_t)missing;
     return missing == 0;
 }

@@ -21,6 +21,7 @@ CASES = {
     "rma": ["put_get", "iov_split", "big", "atomics", "early"],
     "memory": ["refusals", "memory", "threads"],
     "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
+    "credit": ["table_full", "quick_sender", "second_waiter"],
     "flow": ["pending", "replies", "nested", "no_handler", "churn", "two_ifaces"],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
@@ -45,6 +46,7 @@ SANITIZED = [
     ("keep", "keep_churn"), ("keep", "given_back"), ("keep", "alignment"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
+    ("credit", "quick_sender"), ("credit", "second_waiter"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
 ]  # fmt: skip
