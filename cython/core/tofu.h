@@ -253,6 +253,7 @@ typedef struct tofu_iface_stats {
     uint64_t vcqs;                      /* that it posts from now: itself and lanes */
     uint64_t am_kept;                   /* messages that handlers kept, in all */
     uint64_t am_held;                   /* of them not yet released */
+    uint64_t polls;                     /* calls of progress */
 } tofu_iface_stats_t;
 
 void tofu_iface_config_default(tofu_iface_config_t *config);

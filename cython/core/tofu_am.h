@@ -99,10 +99,6 @@ enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
 #define TOFU_RELEASE_ENTRIES 8u
 #define TOFU_GRANT_ENTRIES   (TOFU_REQUEST_ENTRIES - TOFU_RELEASE_ENTRIES)
 
-/* In entry->claim while its answer is posted: who has got the answer may ask for
- * something else before the entry is freed, and must not take it for its own. */
-#define TOFU_CLAIM_ANSWERED  1ull
-
 _Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
 _Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
@@ -200,7 +196,7 @@ struct tofu_lender {
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
-    unsigned       gone_call;  /* iface->calls when that was found */
+    uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
     tofu_link_t    due;        /* in am->due: must be told what was consumed;
@@ -248,6 +244,9 @@ struct tofu_am {
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
     uint64_t       claim_since_ms[TOFU_REQUEST_ENTRIES];
+    uint8_t        claim_probed[TOFU_REQUEST_ENTRIES];  /* by a probe in flight */
+    uint8_t        claim_settled[TOFU_REQUEST_ENTRIES]; /* the MRQ was read to the
+                                                           end since it was seen */
 
     tofu_mailbox_t **segments;
     unsigned       num_segments;
@@ -271,7 +270,8 @@ void tofu_am_request(tofu_iface_t *iface,
 /* Answer requests, tell senders what was consumed, move channels on.  mrq_empty:
  * all that came before was read. */
 unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty);
-void tofu_am_tick(tofu_iface_t *iface);
+/* mrq_empty: as above, in the same call of progress. */
+void tofu_am_tick(tofu_iface_t *iface, int mrq_empty);
 /* The peer is gone: what it lent, and what it was lent. */
 void tofu_am_peer_gone(tofu_peer_t *peer);
 /* Only the latter: it posts nothing any more.  What it posted before is still

@@ -264,9 +264,10 @@ void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
         tofu_peer_failed(chan->peer, (tofu_status_t)op->status, 1);
         return;
     }
-    if ((op->claim.old_value == 0) ||
-        (op->claim.old_value == (am->iface->vcq_id ^ TOFU_CLAIM_KEY))) {
-        /* the latter: left by who had this VCQ before and died */
+    /* Own claims are taken too: left by who had this VCQ before and died, whose
+     * request may be read yet, or of an answer that came before its entry was
+     * freed.  The receiver frees them, see tofu_am_free_older. */
+    if (op->claim.old_value == 0) {
         chan->state = TOFU_CHAN_CLAIMED;
     } else {
         uint32_t first   = tofu_chan_first_entry(chan->request);

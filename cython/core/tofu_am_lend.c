@@ -185,7 +185,9 @@ static void tofu_entry_free(tofu_am_t *am, uint32_t entry)
         job->type = 0;
         tofu_list_del(&job->link);
     }
-    am->claim_seen[entry] = 0;
+    am->claim_seen[entry]    = 0;
+    am->claim_settled[entry] = 0;
+    am->claim_probed[entry]  = 0;
     /* an atomic instruction, not a store: only those are atomic against the
      * compare-and-swap of others (2.2.5) */
     atomic_exchange_explicit(&am->table[entry].claim, 0, memory_order_release);
@@ -211,7 +213,8 @@ void tofu_am_probed(tofu_op_t *op)
         tofu_peer_failed(peer, (tofu_status_t)op->status, 1);
         return;
     }
-    if ((entry < TOFU_REQUEST_ENTRIES) &&
+    /* not if it was freed since: the claim may be a successor's by now */
+    if ((entry < TOFU_REQUEST_ENTRIES) && am->claim_probed[entry] &&
         (atomic_load(&am->table[entry].claim) == mine)) {
         tofu_entry_free(am, entry);
     }
@@ -264,6 +267,23 @@ void tofu_lender_report(tofu_lender_t *lender)
 
 /* --------------------------------------------------------------- requests */
 
+/* A sender has one request at a time.  What it claimed before this one was left by
+ * who had its VCQ before and died, or by itself when it gave up a channel.  But not
+ * every other claim is older: this may be the request of who died. */
+static void tofu_am_free_older(tofu_am_t *am, uint64_t claim, uint32_t entry)
+{
+    uint32_t i;
+
+    for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
+        if ((i != entry) &&
+            ((am->job[i].type != 0) || am->claim_settled[i]) &&
+            (atomic_load_explicit(&am->table[i].claim, memory_order_relaxed) ==
+             claim)) {
+            tofu_entry_free(am, i);
+        }
+    }
+}
+
 void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
 {
     tofu_am_t     *am    = iface->am;
@@ -303,6 +323,7 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
         goto drop;
     }
     ++iface->stats.credit_rx;
+    tofu_am_free_older(am, vcq_id ^ TOFU_CLAIM_KEY, (uint32_t)entry);
     job = &am->job[entry];
     if (job->type != 0) { /* its predecessor on that VCQ died in the queue */
         tofu_list_del(&job->link);
@@ -327,29 +348,17 @@ static tofu_status_t tofu_job_answer(const tofu_job_t *job,
                                      const tofu_lender_t *lender,
                                      unsigned answer)
 {
-    tofu_am_t        *am     = job->peer->iface->am;
-    _Atomic uint64_t *claim  = &am->table[job - am->job].claim;
-    uint64_t         body[4] = {0, 0, 0, 0};
-    uint64_t         claimed;
-    tofu_status_t    status;
-    unsigned         i;
+    uint64_t body[4] = {0, 0, 0, 0};
+    unsigned i;
 
     for (i = 0; (lender != NULL) && (i < TOFU_AM_CLASSES); ++i) {
         body[i] = lender->loan[i].begin |
                   ((uint64_t)lender->loan[i].count << 32);
     }
     body[3] = ((uint64_t)job->nonce << 32) | answer;
-    /* by now nobody else writes it: it is claimed */
-    claimed = atomic_exchange_explicit(claim, TOFU_CLAIM_ANSWERED,
-                                       memory_order_release);
-    status  = tofu_am_post_silent(job->peer, body, sizeof(body),
-                                 job->mailbox + offsetof(tofu_mailbox_t, grant),
-                                 TOFU_EDATA_CONTROL, 0);
-    if ((status == TOFU_ERR_NO_RESOURCE) && (job->type != 0)) {
-        /* else the caller frees the entry, or a failure of the peer did */
-        atomic_exchange_explicit(claim, claimed, memory_order_release);
-    }
-    return status;
+    return tofu_am_post_silent(job->peer, body, sizeof(body),
+                               job->mailbox + offsetof(tofu_mailbox_t, grant),
+                               TOFU_EDATA_CONTROL, 0);
 }
 
 typedef enum { TOFU_JOB_DONE, TOFU_JOB_LATER, TOFU_JOB_NO_SLOTS } tofu_job_end_t;
@@ -543,7 +552,7 @@ static void tofu_am_recall(tofu_am_t *am)
 
 /* Entries that were claimed long ago, and nothing was written: is the claimant
  * alive? */
-static void tofu_am_check_claims(tofu_am_t *am)
+static void tofu_am_check_claims(tofu_am_t *am, int mrq_empty)
 {
     tofu_iface_t  *iface = am->iface;
     utofu_stadd_t stadd;
@@ -555,9 +564,11 @@ static void tofu_am_check_claims(tofu_am_t *am)
         claim = atomic_load_explicit(&am->table[i].claim, memory_order_relaxed);
         if ((claim == 0) || (claim != am->claim_seen[i])) {
             am->claim_seen[i]     = claim;
+            am->claim_settled[i]  = 0;
             am->claim_since_ms[i] = iface->now_ms;
             continue;
         }
+        am->claim_settled[i] |= (mrq_empty != 0);
         if (iface->now_ms - am->claim_since_ms[i] < TOFU_AM_PROBE_MS) {
             continue;
         }
@@ -569,16 +580,18 @@ static void tofu_am_check_claims(tofu_am_t *am)
                             "a request for slots that is not in order", claim);
         } else if (tofu_peer_get(iface, claim ^ TOFU_CLAIM_KEY, &peer) ==
                    TOFU_OK) {
-            tofu_am_probe(peer, peer->scratch, 0, i, 1);
+            am->claim_probed[i] =
+                    !peer->probing &&
+                    (tofu_am_probe(peer, peer->scratch, 0, i, 1) == TOFU_OK);
         }
     }
 }
 
-void tofu_am_tick(tofu_iface_t *iface)
+void tofu_am_tick(tofu_iface_t *iface, int mrq_empty)
 {
     tofu_am_t *am = iface->am;
 
-    tofu_am_check_claims(am);
+    tofu_am_check_claims(am, mrq_empty);
     if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
         tofu_am_recall(am);
     }

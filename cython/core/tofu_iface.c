@@ -348,6 +348,7 @@ void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats)
 
     *stats         = iface->stats;
     stats->am_held = iface->am->num_kept;
+    stats->polls   = iface->calls;
     stats->posts   = 0;
     for (i = 0; i < TOFU_MAX_TNIS; ++i) {
         if (iface->lane[i] != NULL) {

@@ -288,7 +288,7 @@ struct tofu_iface {
     uint64_t              sn;
     uint32_t              inflight;
     uint32_t              work;        /* TOFU_WORK_* */
-    unsigned              calls;       /* of progress, for the clock */
+    uint64_t              calls;       /* of progress: the clock, stats.polls */
     uint32_t              post_budget;
     uint32_t              early_skip;  /* posts until tofu_op_early tries again */
     int                   stashed;     /* stash is to be handled by progress */

@@ -99,7 +99,7 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
     return count;
 }
 
-static void tofu_iface_look_at_clock(tofu_iface_t *iface)
+static void tofu_iface_look_at_clock(tofu_iface_t *iface, int mrq_empty)
 {
     struct timespec now;
     unsigned        i;
@@ -114,7 +114,7 @@ static void tofu_iface_look_at_clock(tofu_iface_t *iface)
                 tofu_iface_drain_dereg(iface->lane[i]);
             }
         }
-        tofu_am_tick(iface);
+        tofu_am_tick(iface, mrq_empty);
     }
 }
 
@@ -167,7 +167,7 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
                                                        int mrq_empty)
 {
     if (iface->calls % TOFU_CLOCK_PERIOD == 0) {
-        tofu_iface_look_at_clock(iface);
+        tofu_iface_look_at_clock(iface, mrq_empty && !iface->stashed);
     }
     if ((iface->tcq_wait > 0) || ((iface->notices > 0) && (count == 0)) ||
         (iface->posts - iface->posts_seen >= TOFU_POSTS_UNSEEN)) {

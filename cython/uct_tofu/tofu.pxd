@@ -138,7 +138,8 @@ cdef extern from "tofu.h" nogil:
         uint64_t tcq_entries
         uint64_t posts
         uint64_t dropped
-        uint64_t mrq_peak, vcqs
+        uint64_t mrq_peak, vcqs, am_kept, am_held
+        uint64_t polls
 
     void tofu_iface_config_default(tofu_iface_config_t *config) noexcept
     tofu_status_t tofu_iface_open(
