@@ -240,6 +240,7 @@ typedef struct uct_utofu_iface_config {
     unsigned long      tx_bounce;
     unsigned long      tx_notified;
     int                strong_order;
+    int                stats;
     double             bandwidth;       /* bytes per second */
     double             latency;         /* seconds */
     double             overhead;        /* seconds */
@@ -267,6 +268,7 @@ typedef struct uct_utofu_iface {
     uct_recv_desc_t   release; /* found in front of messages that may be kept */
     tofu_iface_attr_t attr;   /* with the user's overrides */
     int               shared_bandwidth; /* by the processes of the node */
+    int               stats;            /* to be printed at the end */
 } uct_utofu_iface_t;
 
 typedef struct uct_utofu_ep {
@@ -300,6 +302,9 @@ ucs_status_t uct_utofu_rkey_compare(uct_component_t *component,
                                     uct_rkey_t rkey1, uct_rkey_t rkey2,
                                     const uct_rkey_compare_params_t *params,
                                     int *result_p);
+
+/* Counters, in one line on the standard error. */
+void uct_utofu_stats_print(tofu_iface_t *iface);
 
 /* iface */
 void uct_utofu_iface_ops_init(void);

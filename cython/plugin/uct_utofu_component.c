@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[6];
-static ucs_config_field_t uct_utofu_iface_config_table[12];
+static ucs_config_field_t uct_utofu_iface_config_table[13];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -193,6 +193,11 @@ static void uct_utofu_config_init(void)
          "the order in which they were posted and the last byte of a put is "
          "written last, without a fence. All other operations always are.",
          offsetof(uct_utofu_iface_config_t, strong_order), yesno},
+
+        {"STATS", "n",
+         "Print counters of the interface to the standard error when it is "
+         "closed: messages, credit messages, notices, polls and others.",
+         offsetof(uct_utofu_iface_config_t, stats), yesno},
 
         {"BANDWIDTH", "auto",
          "Bandwidth of the interface that is reported to the upper layer; it "

@@ -588,6 +588,8 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
      * limit is the copying of each process. */
     iface->shared_bandwidth = (md->attr.backend->kind == TOFU_BACKEND_TOFU);
 
+    iface->stats = config->stats;
+
     *iface_p = &iface->super.super;
     return UCS_OK;
 
@@ -608,6 +610,9 @@ static void uct_utofu_iface_close(uct_iface_h tl_iface)
     uct_utofu_api.uct_base_iface_progress_disable(tl_iface,
                                                   UCT_PROGRESS_SEND |
                                                   UCT_PROGRESS_RECV);
+    if (iface->stats) {
+        uct_utofu_stats_print(iface->iface);
+    }
     tofu_iface_close(iface->iface);
     uct_utofu_api.ucs_class_call_cleanup_chain(
             uct_utofu_api.uct_base_iface_t_class, &iface->super, -1);

@@ -58,6 +58,7 @@ def test_configuration(info):
                         ("AM_SEG_SIZE", "auto"), ("RX_SLOTS", "auto"),
                         ("RX_SHORT_SLOTS", "auto"), ("TX_BOUNCE", "auto"),
                         ("TX_NOTIFIED", "auto"), ("STRONG_ORDER", "n"),
+                        ("STATS", "n"),
                         ("BANDWIDTH", "auto"), ("LATENCY", "auto"),
                         ("OVERHEAD", "auto")]:
         match = re.search(rf"((?:^#.*\n)+)\nUCX_UTOFU_{name}=(.*)$|"

@@ -70,6 +70,20 @@ def test_lanes(check):
     assert any("zero-copy" in row for row in rows), text
 
 
+def test_counters(check):
+    """UCX_UTOFU_STATS: messages, credit, notices and polls of each interface."""
+    lines = re.findall(
+        r"utofu: process \d+: messages (\d+) sent (\d+) received, credit messages "
+        r"(\d+) sent (\d+) received, notices (\d+) .*?, polls (\d+),",
+        check("none", UCX_UTOFU_STATS="y").err)
+    assert lines
+    rows = [[int(n) for n in line] for line in lines]
+    assert sum(r[0] for r in rows) == sum(r[1] for r in rows) > 0
+    assert all(r[5] > 0 for r in rows)
+    assert sum(r[4] for r in rows) >= sum(r[1] for r in rows)
+    assert "utofu: process" not in check("none").err
+
+
 def test_with_other_transports(check):
     """Beside others the transport does not get in the way."""
     check("none", UCX_TLS="all")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The counters of the real core are those that the model says."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from uct_tofu.model import Sizes
+from uct_tofu.model import protocol as p
+from uct_tofu.model import system as m
+
+MESSAGES = 4096
+
+# Two interfaces of one process: whose turn it is, the program decides.
+PROGRAM = """
+import json, sys
+from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
+
+messages, slots = map(int, sys.argv[1:])
+with MemoryDomain() as md, Iface(md, rx_short_slots=slots) as to, Iface(md) as by:
+    numbers = []
+    to.set_am_handler(1, lambda data: numbers.append(int.from_bytes(data[:8], "little")))
+    ep = Endpoint(by, to.address)
+    sent = 0
+    while len(numbers) < messages:
+        try:
+            while sent < messages:
+                ep.am_short(1, sent, b"")
+                sent += 1
+        except TofuRetryError:
+            pass
+        by.progress()
+        to.progress()
+    assert numbers == list(range(messages))
+    print(json.dumps({"to": to.stats(), "by": by.stats()}))
+    ep.close()
+"""
+
+
+def model_counts(slots):
+    """Counts of one sender's stream in the model, in the same turns."""
+    sizes = Sizes(slots=slots)
+    system = m.System(sizes, ((MESSAGES,),))
+    state = m.initial(system)
+    counts = dict.fromkeys(("message", "claim", "request", "answer", "credit"), 0)
+    notices = 0
+    order = ("channel", "up", "read", "end", "jobs", "free", "report", "down", "turn")
+    while True:
+        possible = {move[0]: move for move in m.moves(system, state)}
+        name = next((n for n in order if n in possible), None)
+        if name is None or m.is_final(state):
+            break
+        if name == "up":
+            counts[state.up[0][0][0]] += 1
+        elif name == "down":
+            counts[state.down[0][0][0]] += 1
+        notices += name == "read"
+        state = m.apply(system, state, possible[name])
+    assert m.is_final(state)
+    assert state.senders[0].state == p.OPEN
+    return counts, notices, sizes
+
+
+@pytest.mark.parametrize("slots", [1024, 100, 2])
+def test_counts(slots, tmp_path):
+    """Messages, credit messages and notices of a stream of small messages."""
+    counts, notices, sizes = model_counts(slots)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(MESSAGES), str(slots)],
+        env={**os.environ, "UCT_TOFU_BACKEND": "emulator",
+             "UTOFU_EMU_JOB": f"counts{os.getpid()}"},
+        capture_output=True, text=True, timeout=100, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    stats = json.loads(done.stdout)
+    to, by = stats["to"], stats["by"]
+    assert by["am_tx"] == to["am_rx"] == counts["message"] == MESSAGES
+    # claim and request; credit comes by plain puts, which nobody counts
+    assert by["credit_tx"] == counts["claim"] + counts["request"] == 2
+    assert to["credit_rx"] == counts["request"] == by["credit_rx"] == 1
+    assert to["credit_tx"] == counts["credit"] + counts["answer"]
+    assert to["notices"] == notices == MESSAGES + 1
+    assert by["notices"] == counts["claim"]
+    assert to["dropped"] == by["dropped"] == 0
+    assert to["polls"] > 0 and by["polls"] > 0
+    # in the steady state
+    operations = (by["posts"] + to["posts"] - 3) / MESSAGES
+    assert abs(operations - sizes.operations_per_message()) < 2 / MESSAGES
+
+
+def test_default_needs_no_more_than_agreed():
+    """At most 1.05 operations per small message between two peers."""
+    assert Sizes().operations_per_message() <= 1.05
+    # two slots, the least: each message is answered
+    assert Sizes(slots=2).operations_per_message() == 2
