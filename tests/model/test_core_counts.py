@@ -78,16 +78,17 @@ def test_counts(slots, tmp_path):
     stats = json.loads(done.stdout)
     to, by = stats["to"], stats["by"]
     assert by["am_tx"] == to["am_rx"] == counts["message"] == MESSAGES
-    # claim and request; credit comes by plain puts, which nobody counts
-    assert by["credit_tx"] == counts["claim"] + counts["request"] == 2
+    # claim and request; a busy machine may take the 100 ms that call for a probe
+    probes = by["notices"] - counts["claim"]
+    assert probes >= 0
+    assert by["credit_tx"] - probes == counts["claim"] + counts["request"] == 2
     assert to["credit_rx"] == counts["request"] == by["credit_rx"] == 1
     assert to["credit_tx"] == counts["credit"] + counts["answer"]
     assert to["notices"] == notices == MESSAGES + 1
-    assert by["notices"] == counts["claim"]
     assert to["dropped"] == by["dropped"] == 0
     assert to["polls"] > 0 and by["polls"] > 0
     # in the steady state
-    operations = (by["posts"] + to["posts"] - 3) / MESSAGES
+    operations = (by["posts"] + to["posts"] - 3 - probes) / MESSAGES
     assert abs(operations - sizes.operations_per_message()) < 2 / MESSAGES
 
 
