@@ -22,7 +22,9 @@ from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
 messages, slots = map(int, sys.argv[1:])
 with MemoryDomain() as md, Iface(md, rx_short_slots=slots) as to, Iface(md) as by:
     numbers = []
-    to.set_am_handler(1, lambda data: numbers.append(int.from_bytes(data[:8], "little")))
+    def handler(data):
+        numbers.append(int.from_bytes(data[:8], "little"))
+    to.set_am_handler(1, handler)
     ep = Endpoint(by, to.address)
     sent = 0
     while len(numbers) < messages:

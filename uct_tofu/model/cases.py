@@ -67,10 +67,12 @@ CASES = {
         "credit for a process that died comes to its successor",
         System(_sizes(grant_entries=2), ((2,),), deaths=1, restarts=1),
     ),
-    "leftover": Case(
+    "leftover": Case(  # fmt: skip
         "what a process that died claimed must not be lost to its successor",
-        System(_sizes(grant_entries=2, release_entries=2), ((1,),), deaths=1, restarts=1,
-               leave=True, recall_always=True),
+        System(
+            _sizes(grant_entries=2, release_entries=2), ((1,),), deaths=1,
+            restarts=1, leave=True, recall_always=True,
+        ),
     ),
     "successor_of_two": Case(
         "the same while another sender competes",

@@ -7,9 +7,10 @@ released together and otherwise do not meet), message bytes, and time (a timeout
 a step that may be taken whenever its condition holds).
 
 Operations are tuples.  Sender to receiver: ``("message", slot, (incarnation,
-number))``, ``("claim", entry, nonce)``, ``("request", entry, kind, nonce)``.  Receiver to
-sender: ``("answer", nonce, kind, begin, count)``, ``("credit", nonce, consumed)``,
-``("recall", nonce)`` and ``("probe", entry)``, the last two with a local notice.
+number))``, ``("claim", entry, nonce)``, ``("request", entry, kind, nonce)``.
+Receiver to sender: ``("answer", nonce, kind, begin, count)``, ``("credit", nonce,
+consumed)``, ``("recall", nonce)`` and ``("probe", entry)``, the last two with a
+local notice.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ def _up(system: System, state: State, s: p.Sender, k: int) -> State:
 
 
 _RECEIVER = frozenset(
-    {"free", "end", "read", "report", "refused", "see", "jobs", "reclaim", "seen_empty", "recall",
-     "probe"}
+    {"free", "end", "read", "report", "refused", "see", "jobs", "reclaim",
+     "seen_empty", "recall", "probe"}
 )  # fmt: skip
 
 
