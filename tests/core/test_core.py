@@ -38,6 +38,7 @@ CASES = {
         "killed_stripe", "exhausted",
     ],
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
+    "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most
 SANITIZED = [
@@ -49,6 +50,7 @@ SANITIZED = [
     ("credit", "quick_sender"), ("credit", "second_waiter"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
+    ("wake", "credit"), ("wake", "hostile"),
 ]  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
@@ -127,6 +129,15 @@ def run_case(processes, job, folder, program, case):
 def test_case(processes, job, plain, program, case):
     """Each case of each program."""
     run_case(processes, job, plain, program, case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", CASES["wake"])
+@pytest.mark.parametrize("mode", ["UTOFU_EMU_STRICT=1", "UTOFU_EMU_TIMING=tofud"])
+def test_sleep_in_modes(processes, job, plain, monkeypatch, case, mode):
+    """What comes late, or in the thread of the wire, wakes as well."""
+    monkeypatch.setenv(*mode.split("="))
+    run_case(processes, job, plain, "wake", case)
 
 
 @pytest.mark.timeout(240)

@@ -94,3 +94,31 @@ def test_fallback(check):
     that it was asked for a transport that it does not have."""
     text = check("none", UCX_TLS="utofu,tcp", UCX_UTOFU_BACKEND="tofu").out
     assert "transport 'utofu' is not available" in text
+
+
+@pytest.mark.parametrize("mode", ["fast", "strict", "timed"])
+@pytest.mark.parametrize("test", ["tag_lat", "ucp_am_lat", "ucp_put_bw", "tag_bw"])
+def test_sleep(perftest, env, mode, test):
+    """Workers that sleep between messages (UCP_FEATURE_WAKEUP), on utofu alone."""
+    modes = {"fast": {}, "strict": {"UTOFU_EMU_STRICT": "1"},
+             "timed": {"UTOFU_EMU_TIMING": "tofud"}}
+    perftest(["-E", "sleep", "-w", 10],
+             [["-t", test, "-s", size, "-n", count]
+              for size, count in ((8, 500), (8192, 200), (100000, 20))],
+             {**env, **modes[mode], "UCX_TLS": "utofu"})
+
+
+def test_sleep_needs_a_descriptor(run, env, ucx):
+    """UCP offers this transport to workers that sleep: without event capabilities it
+    has no lane for them."""
+    text = run([ucx / "bin" / "ucx_info", "-d"], env).out
+    block = text.split("Transport: utofu")[1].split("Transport:")[0]
+    assert "send completion" in block and "receive" in block, block
+
+
+@pytest.mark.parametrize("value", ["0", "200ms"])
+def test_wakeup_timer_out_of_range(start, env, ucx, value):
+    process = start([ucx / "bin" / "ucx_perftest", "-l", "-x", "utofu", "-d", "tofu0",
+                     "-t", "am_lat", "-n", 10], {**env, "UCX_UTOFU_WAKEUP_TIMER": value})
+    assert process.wait(30) != 0
+    assert "UCX_UTOFU_WAKEUP_TIMER" in process.out + process.err
