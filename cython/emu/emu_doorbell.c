@@ -110,8 +110,7 @@ void emu_doorbell_polled(struct emu_vcq *vcq)
 {
     struct tofu_doorbell *page = vcq->bell->page;
 
-    if (emu_likely(atomic_load_explicit(&page->state, memory_order_relaxed) != TOFU_DOORBELL_ARM) ||
-        !emu_queue_quiet(vcq)) {
+    if (emu_likely(atomic_load_explicit(&page->state, memory_order_relaxed) != TOFU_DOORBELL_ARM)) {
         return;
     }
     atomic_store(&vcq->block->armed, 1);

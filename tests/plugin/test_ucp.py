@@ -108,14 +108,6 @@ def test_sleep(perftest, env, mode, test):
              {**env, **modes[mode], "UCX_TLS": "utofu"})
 
 
-def test_sleep_needs_a_descriptor(run, env, ucx):
-    """UCP offers this transport to workers that sleep: without event capabilities it
-    has no lane for them."""
-    text = run([ucx / "bin" / "ucx_info", "-d"], env).out
-    block = text.split("Transport: utofu")[1].split("Transport:")[0]
-    assert "send completion" in block and "receive" in block, block
-
-
 @pytest.mark.parametrize("value", ["0", "200ms"])
 def test_wakeup_timer_out_of_range(start, env, ucx, value):
     process = start([ucx / "bin" / "ucx_perftest", "-l", "-x", "utofu", "-d", "tofu0",
