@@ -331,6 +331,10 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
  * purged.  A flush that is waited for ends with CANCELED, here and now: its
  * completion is called before the return. */
 void tofu_ep_destroy(tofu_ep_t *ep);
+/* As tofu_ep_destroy, and before it returns every completion that operations and
+ * flushes of the ep still owe has been told CANCELED: none comes afterwards.  What
+ * is on the wire still takes place.  May be called inside a completion. */
+void tofu_ep_abandon(tofu_ep_t *ep);
 /* 1 when the ep leads to that iface address. */
 int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
                          size_t iface_addr_len);

@@ -108,6 +108,9 @@ static void tofu_op_wake(tofu_link_t *waiters, uint64_t sn, int8_t *flush_status
 /* What completing means to the user, or to the core itself. */
 static void tofu_op_deliver(tofu_iface_t *iface, tofu_op_t *op)
 {
+    tofu_completion_t *comp = op->comp;
+
+    op->comp = NULL; /* the callback may abandon the ep */
     switch ((tofu_op_kind_t)op->kind) {
     case TOFU_OP_GET_BCOPY:
         if (op->status == TOFU_OK) {
@@ -117,13 +120,13 @@ static void tofu_op_deliver(tofu_iface_t *iface, tofu_op_t *op)
             op->get.bounce->next = iface->bounces;
             iface->bounces       = op->get.bounce;
         } /* else its data may still come: the last notice frees it */
-        tofu_completion_update(op->comp, (tofu_status_t)op->status);
+        tofu_completion_update(comp, (tofu_status_t)op->status);
         break;
     case TOFU_OP_RMA:
     case TOFU_OP_ATOMIC:
     case TOFU_OP_AM_ZCOPY:
     case TOFU_OP_WAITER:
-        tofu_completion_update(op->comp, (tofu_status_t)op->status);
+        tofu_completion_update(comp, (tofu_status_t)op->status);
         break;
     case TOFU_OP_FLUSH:
     case TOFU_OP_FENCE:
@@ -147,7 +150,9 @@ void tofu_op_finish(tofu_op_t *op)
     tofu_iface_t *iface = op->lane->owner;
     tofu_ep_t    *ep;
 
-    if ((op->status != TOFU_OK) && (op->flags & TOFU_OP_COUNTED)) {
+    if ((op->status != TOFU_OK) && (op->flags & TOFU_OP_COUNTED) &&
+        ((op->ep != NULL) || (op->status != TOFU_ERR_CANCELED))) {
+        /* what went with its ep is nobody's failure */
         if (iface->flush_status == TOFU_OK) {
             iface->flush_status = op->status;
         }
@@ -326,7 +331,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
         }
     }
     if (code == UTOFU_SUCCESS) {
-        if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE)) {
+        if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE) &&
+            (op->status == TOFU_OK)) { /* else nobody waits for it any more */
             tofu_amo_result(op, notice->rmt_value);
         } else if (op->kind == TOFU_OP_CLAIM) {
             op->claim.old_value = notice->rmt_value;

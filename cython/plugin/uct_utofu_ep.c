@@ -323,7 +323,8 @@ static void uct_utofu_ep_destroy(uct_ep_h tl_ep)
 {
     uct_utofu_ep_t *ep = (uct_utofu_ep_t*)tl_ep;
 
-    tofu_ep_destroy(ep->ep);
+    /* UCP frees soon what the completions belong to. */
+    tofu_ep_abandon(ep->ep);
     uct_utofu_api.ucs_class_call_cleanup_chain(
             uct_utofu_api.uct_base_ep_t_class, &ep->super, -1);
     free(ep);
