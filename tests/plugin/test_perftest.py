@@ -122,10 +122,32 @@ def test_ucp_options(perftest, env, options):
     sane(perftest(["-w", 5, *options], [["-n", 200]], {**env, "UCX_TLS": "utofu"}))
 
 
-@pytest.mark.parametrize("test", ["tag_bw", "ucp_put_bw", "ucp_am_lat"])
+UCP_TESTS = ["tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "stream_lat",
+             "stream_bw", "ucp_am_lat", "ucp_am_bw", "ucp_put_lat", "ucp_put_bw",
+             "ucp_get"]
+
+
+@pytest.mark.parametrize("test", UCP_TESTS)
 def test_ucp_threads(perftest, env, test):
+    """Two threads a side, with the largest sizes of each protocol."""
     sane(perftest(["-t", test, "-T", 2, "-M", "multi", "-w", 5],
-                  [["-s", 1000, "-n", 500]], {**env, "UCX_TLS": "utofu"}))
+                  [["-s", size, "-n", 100] for size in (8, 1000, 8192, 300000)],
+                  {**env, "UCX_TLS": "utofu"}))
+
+
+@pytest.mark.parametrize("test", ["ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"])
+def test_ucp_threads_atomics(perftest, env, test):
+    sane(perftest(["-t", test, "-T", 2, "-M", "multi", "-w", 5],
+                  [["-s", size, "-n", 300] for size in (4, 8)],
+                  {**env, "UCX_TLS": "utofu"}))
+
+
+@pytest.mark.parametrize("test", UCP_TESTS)
+def test_ucp_error_handling(perftest, env, test):
+    """-e: endpoints in UCP_ERR_HANDLING_MODE_PEER."""
+    sane(perftest(["-t", test, "-e", "-w", 5],
+                  [["-s", size, "-n", 20] for size in (8, 1000, 8192, 300000, 4 << 20)],
+                  {**env, "UCX_TLS": "utofu"}))
 
 
 def test_jobs_side_by_side(ucx, start, env):

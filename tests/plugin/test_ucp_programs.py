@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """UCP programs of our own on this transport: peers that die, threads, connections
 by socket address.  The programs check all data and all statuses themselves."""
+import json
+
 import pytest
 
 from plugin_support import SOURCE
@@ -30,3 +32,21 @@ def test_threads(program, mode):
 def test_errors(program, scheme):
     """A peer is killed with requests in flight; endpoints are closed by force."""
     program("ucp_errors", UCX_KEEPALIVE_INTERVAL="100ms", UCX_RNDV_SCHEME=scheme)
+
+
+@pytest.mark.parametrize("mode", ["closed", "killed"])
+def test_sockaddr(program, mode, tmp_path):
+    """The tcp connection manager connects; the messages go over this transport, as
+    the emulator's counts of each process say."""
+    counts = tmp_path / "counts.json"
+    process = program("ucp_sockaddr", mode, UCX_TLS="utofu,tcp",
+                      UCX_KEEPALIVE_INTERVAL="100ms", UTOFU_EMU_STATS=f"json:{counts}")
+    assert process.out.count("lane utofu/tofu0") >= 4, str(process)
+    moved = {}
+    for line in counts.read_text().splitlines():
+        entry = json.loads(line)
+        moved[entry["pid"]] = (moved.get(entry["pid"], 0) + entry["put_bytes"] +
+                               entry["get_bytes"])
+    # a killed process tells no counts
+    assert len(moved) == (2 if mode == "killed" else 3), moved
+    assert min(moved.values()) > 1000000, moved
