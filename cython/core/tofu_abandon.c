@@ -8,12 +8,12 @@
  */
 #include "tofu_internal.h"
 
-void tofu_ep_abandon(tofu_ep_t *ep)
+static void tofu_lane_abandon(const tofu_iface_t *lane, const tofu_ep_t *ep)
 {
     tofu_op_chunk_t *chunk;
     unsigned        i;
 
-    for (chunk = ep->iface->op_chunks; chunk != NULL; chunk = chunk->next) {
+    for (chunk = lane->op_chunks; chunk != NULL; chunk = chunk->next) {
         for (i = 0; i < chunk->count; ++i) {
             tofu_op_t         *op   = &chunk->op[i];
             tofu_completion_t *comp = op->comp;
@@ -26,6 +26,17 @@ void tofu_ep_abandon(tofu_ep_t *ep)
                 op->status = TOFU_ERR_CANCELED; /* and no data for the user */
             }
             tofu_completion_update(comp, (tofu_status_t)op->status);
+        }
+    }
+}
+
+void tofu_ep_abandon(tofu_ep_t *ep)
+{
+    unsigned i;
+
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (ep->iface->lane[i] != NULL) {
+            tofu_lane_abandon(ep->iface->lane[i], ep);
         }
     }
     tofu_ep_destroy(ep);
