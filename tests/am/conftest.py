@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The core, loader and emulator of this tree, and the programs of this folder."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CYTHON = HERE.parents[1] / "cython"
+HARNESS = HERE.parent / "core" / "c"  # core_test.[ch]
+PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("*.c"))
+
+
+def run_cc(words):
+    """Run the compiler; its messages on failure."""
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stderr}"
+
+
+def build(cc, folder, sanitize):
+    """Compile the libraries and all programs into a folder."""
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror"]
+    flags += [f"-I{CYTHON / 'core'}", f"-I{CYTHON / 'abi'}", f"-I{HARNESS}"]
+    checked = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+               "-fno-sanitize-recover=undefined"] if sanitize else ["-O2"]  # fmt: skip
+    run_cc([*cc, *flags, "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+            "-Wl,-soname,libtofucom.so",
+            f"-Wl,--version-script={CYTHON / 'emu' / 'libtofucom.map'}",
+            *sorted((CYTHON / "emu").glob("*.c")),
+            "-Wl,-z,defs", "-o", folder / "libtofucom.so", "-lpthread"])  # fmt: skip
+    run_cc([*cc, *flags, *checked, "-fPIC", "-shared",
+            *sorted((CYTHON / "core").glob("*.c")),
+            *sorted((CYTHON / "abi").glob("*.c")),
+            "-o", folder / "libtofu_core.so", "-lpthread", "-ldl"])  # fmt: skip
+    for name in PROGRAMS:
+        run_cc([*cc, *flags, *checked, HERE / "c" / f"{name}.c",
+                HARNESS / "core_test.c", "-o", folder / name, f"-L{folder}",
+                "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"])  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
+def plain(cc, tmp_path_factory):
+    """Folder of the programs as users build them."""
+    return build(cc, tmp_path_factory.mktemp("am"), sanitize=False)
+
+
+@pytest.fixture(scope="session")
+def sanitized(cc, tmp_path_factory):
+    """Folder of the programs with sanitizers."""
+    return build(cc, tmp_path_factory.mktemp("am-san"), sanitize=True)
