@@ -75,3 +75,25 @@ def test_killed_sender(processes, job, plain, step, after):
 def test_exhaustion(processes, job, plain, case, runs):
     """1,000 runs of handlers that reply when no credit is left: no deadlock."""
     run(processes, job, plain / "exhaust", case, timeout=320, AM_RUNS=runs)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("case", ["forged", "addresses", "oversized"])
+def test_bad_input(processes, job, plain, case):
+    """Dropped or refused, counted, logged once; real messages go on."""
+    run(processes, job, plain / "bad", case)
+
+
+@pytest.mark.timeout(250)
+@pytest.mark.parametrize("case", ["forged", "fuzz", "addresses", "oversized"])
+def test_bad_input_sanitized(processes, job, sanitized, case):
+    """The same, and forged puts at random, with sanitizers."""
+    run(processes, job, sanitized / "bad", case, AM_SECONDS=10)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("step", [2, 3, 5])
+def test_killed_sender_sanitized(processes, job, sanitized, step):
+    """Nothing is used after it was taken back."""
+    run(processes, job, sanitized / "killed", "killed", timeout=110,
+        AM_KILL_AT=step, AM_KILL_AFTER=1)  # fmt: skip
