@@ -10,7 +10,8 @@
 
 enum { VICTIM, HONEST, FORGER };
 enum { WORD_STAGE = 0, WORD_DONE = 1, WORD_STOP = 2, WORD_SLOT = 3,
-       WORD_MAILBOX = 4, WORD_NONCE = 5, WORD_GRANT = 6, WORD_GRANT_NONCE = 7 };
+       WORD_MAILBOX = 4, WORD_NONCE = 5, WORD_GRANT = 6, WORD_GRANT_NONCE = 7,
+       WORD_PAUSE = 8 };
 
 #define NOTIFIED (UTOFU_ONESIDED_FLAG_STRONG_ORDER | \
                   UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
@@ -208,7 +209,8 @@ static void forger(struct ctx *ctx)
     slot = (unsigned)get(ctx, WORD_SLOT);
     for (i = 0; i < 256; ++i) {
         /* behind the message in a slot of rank 1; the scratch page */
-        poke(&f, TOFU_STAG_SLOTS, slot * 64 + 40, junk, 1, i, NOTIFIED);
+        poke(&f, TOFU_STAG_SLOTS, (slot + i % 64) * 64 + 40, junk, 1, i,
+             NOTIFIED);
         poke(&f, TOFU_STAG_SCRATCH, 512, junk, 8, i, NOTIFIED);
     }
     set(ctx, WORD_DONE, 2);
@@ -245,10 +247,17 @@ static void forger(struct ctx *ctx)
     i       = (unsigned)get(ctx, WORD_GRANT) * 64;
     junk[0] = 1000000 | 50ull << 32;
     junk[1] = 1000000 | 50ull << 32;
-    junk[3] = get(ctx, WORD_GRANT_NONCE) << 32 | TOFU_ANSWER_GRANTED;
+    junk[3] = (get(ctx, WORD_GRANT_NONCE) + 2) << 32 | TOFU_ANSWER_GRANTED;
     poke(&f, TOFU_STAG_MAILBOX, i + 8, junk, 32, 0,
          UTOFU_ONESIDED_FLAG_STRONG_ORDER);
     set(ctx, WORD_DONE, 6);
+    while (get(ctx, WORD_STAGE) != 7) {
+        sched_yield();
+    }
+    junk[3] = get(ctx, WORD_GRANT_NONCE) << 32 | TOFU_ANSWER_GRANTED;
+    poke(&f, TOFU_STAG_MAILBOX, i + 8, junk, 32, 0,
+         UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+    set(ctx, WORD_DONE, 7);
     core_barrier_asleep(ctx); /* or it would answer itself */
     CHECK_EQ(f.fn->free_vcq(f.vcq), 0);
 }
@@ -259,6 +268,12 @@ static void honest(struct ctx *ctx)
 {
     while (!get(ctx, WORD_STOP)) {
         traffic(ctx, VICTIM);
+        if (get(ctx, WORD_PAUSE) == 1) {
+            set(ctx, WORD_PAUSE, 2);
+            while (get(ctx, WORD_PAUSE) == 2) {
+                core_usleep(1000);
+            }
+        }
     }
     core_flush(ctx, ctx->ep[VICTIM]);
     core_barrier(ctx);
@@ -281,23 +296,34 @@ static void victim(struct ctx *ctx)
     stage(ctx, 4, 2, 0);
     WAIT_FOR(ctx, 20, next_of[FORGER] == 306);
 
-    /* with the newest count of rank 1 read: the forged one hides none */
-    core_flush(ctx, ctx->ep[HONEST]);
-    core_usleep(100000);
-    for (sent = next_out; next_out < sent + 200;) {
+    /* while rank 1 tells nothing, and all credit is used: what the forger says of
+     * it is not believed, and what rank 1 says later is */
+    set(ctx, WORD_PAUSE, 1);
+    WAIT_FOR(ctx, 20, get(ctx, WORD_PAUSE) == 2);
+    for (sent = ~0ull; sent != next_out;) {
+        sent = next_out;
         traffic(ctx, HONEST);
     }
+    CHECK((chan->cls[0].left == 0) || (chan->cls[1].left == 0));
     CHECK_EQ(chan->state, TOFU_CHAN_OPEN);
     set(ctx, WORD_MAILBOX, chan->mailbox_index);
     set(ctx, WORD_NONCE, chan->nonce);
-    stage(ctx, 5, 0, 0);
-    for (sent = next_out; next_out < sent + 1000;) {
+    set(ctx, WORD_STAGE, 5);
+    WAIT_FOR(ctx, 20, get(ctx, WORD_DONE) == 5);
+    for (end = core_now() + 0.05; core_now() < end;) {
         traffic(ctx, HONEST);
-        CHECK(chan->cls[0].left <= chan->cls[0].count);
-        CHECK(chan->cls[1].left <= chan->cls[1].count);
+        CHECK_EQ(next_out, sent);
         CHECK_EQ(chan->state, TOFU_CHAN_OPEN);
     }
+    set(ctx, WORD_PAUSE, 0);
+    end = core_now() + 20;
+    while (next_out < sent + 1000) {
+        traffic(ctx, HONEST);
+        CHECK(core_now() < end);
+    }
+    CHECK_EQ(chan->state, TOFU_CHAN_OPEN);
     CHECK_EQ(chan->nonce, get(ctx, WORD_NONCE));
+    CHECK_EQ(ctx->ep_errors, 0);
 
     /* rank 2 does not call progress now, so the answer is the forged one */
     CHECK_EQ(tofu_ep_am_short(ctx->ep[FORGER], 1, 0, NULL, 0),
@@ -306,7 +332,14 @@ static void victim(struct ctx *ctx)
     WAIT_FOR(ctx, 20, chan->state == TOFU_CHAN_ASKED);
     set(ctx, WORD_GRANT, chan->mailbox_index);
     set(ctx, WORD_GRANT_NONCE, chan->nonce);
-    set(ctx, WORD_STAGE, 6);
+    set(ctx, WORD_STAGE, 6); /* of another loan */
+    WAIT_FOR(ctx, 20, get(ctx, WORD_DONE) == 6);
+    for (end = core_now() + 0.05; core_now() < end;) {
+        traffic(ctx, HONEST);
+        CHECK_EQ(chan->state, TOFU_CHAN_ASKED);
+        CHECK_EQ(ctx->ep_errors, 0);
+    }
+    set(ctx, WORD_STAGE, 7); /* of this one */
     end = core_now() + 20;
     while (ctx->ep_errors == 0) {
         traffic(ctx, HONEST);
