@@ -27,8 +27,13 @@ from uct_tofu import _paths, perftest
 KERNELS = Path(__file__).resolve().parent / "kernels"
 # What a kernel is linked to; the others are pure uTofu programs.
 UCT_KERNELS = ("uct_put",)
+UCP_KERNELS = ("ucp_rma",)
+CORE_KERNELS = ("core_idle", "core_threads")
+# The core's headers are not installed: they are those of this tree.
+CYTHON = KERNELS.parents[1] / "cython"
 # Arguments of kernels whose iterations are not ping-pongs.
 ONE_WAY = {"bw", "rate", "notice_rate", "poll_tcq", "poll_mrq"}
+ONE_WAY |= {"put_rate", "am_rate", "put_bw", "get_bw", "get_lat"}
 
 
 @dataclass
@@ -36,7 +41,7 @@ class Case:
     """One line of the table; a measurement returns seconds or bytes per second."""
 
     name: str
-    unit: str  # "s": lower is better, "B/s": higher is better
+    unit: str  # "s": lower is better; "B/s", "op/s": higher is better
     bound: float
     ours: object
     peers: dict  # name -> measurement; the best of them counts
@@ -62,9 +67,17 @@ def compile_kernels(folder, names):
         f"-Wl,-rpath,{ucx}/lib",
         "-Wl,--allow-shlib-undefined",
     ]
+    core_flags = [f"-I{CYTHON / 'core'}", f"-I{CYTHON / 'abi'}", f"-L{lib}"]
+    core_flags += ["-ltofu_core", f"-Wl,-rpath,{lib}", "-lpthread", "-ldl"]
     result = {}
     for name in names:
-        flags = uct_flags if name in UCT_KERNELS else utofu_flags
+        flags = utofu_flags
+        if name in UCT_KERNELS:
+            flags = uct_flags
+        elif name in UCP_KERNELS:
+            flags = [*uct_flags, "-lucp"]
+        elif name in CORE_KERNELS:
+            flags = core_flags
         result[name] = str(Path(folder) / name)
         source = str(KERNELS / f"{name}.c")
         subprocess.run(
@@ -159,6 +172,8 @@ def size_text(size):
 def value_text(case, value):
     if case.unit == "B/s":
         return f"{value / 1e9:.2f} GB/s"
+    if case.unit == "op/s":
+        return f"{value / 1e6:.2f} M/s"
     return f"{value * 1e9:.1f} ns" if value < 1e-5 else f"{value * 1e6:.2f} us"
 
 
