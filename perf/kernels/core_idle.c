@@ -13,10 +13,10 @@
 #define _GNU_SOURCE
 #include "core_common.h"
 
-#define KEPT_MAX    200 /* idle peers of one process */
+#define KEPT_MAX    84 /* idle peers of one process */
 #define KEEPERS_MAX 16
-#define TNIS        6   /* a TNI has VCQs for 72 at most */
-#define AFTER_S     0.3 /* that idle peers drive their ifaces at the end */
+#define TNIS        6  /* ifaces get 15 VCQs of each: most are alone on a CQ */
+#define AFTER_S     0.2 /* from the last message to sleep */
 
 static volatile unsigned long arrived;
 static int                    num_idle;
@@ -62,11 +62,12 @@ static void keep(const struct perf_pair *pair, int number, int count)
     static volatile unsigned long got[KEPT_MAX];
     static tofu_iface_t        *ifaces[KEPT_MAX];
     static tofu_ep_t           *eps[KEPT_MAX];
+    static char                sent[KEPT_MAX];
+    tofu_status_t              status;
     tofu_iface_config_t        config;
     struct core_address        rank0;
     tofu_md_t                  *mds[TNIS];
     char                       coords[32], byte;
-    double                     end;
     int                        i, left;
 
     snprintf(coords, sizeof(coords), "%d,1,1,0,0,0", number % 8);
@@ -75,10 +76,9 @@ static void keep(const struct perf_pair *pair, int number, int count)
     }
     setenv("UTOFU_EMU_COORDS", coords, 1);
     tofu_iface_config_default(&config);
-    config.am_seg_size    = 1024; /* many ifaces: little memory each */
-    config.rx_slots       = 16;
+    config.rx_slots       = 8; /* many ifaces: little memory each */
     config.rx_short_slots = 32;
-    config.tx_bounce      = 16;
+    config.tx_bounce      = 4;
     for (i = 0; i < TNIS; ++i) {
         mds[i] = core_md(i);
     }
@@ -90,22 +90,31 @@ static void keep(const struct perf_pair *pair, int number, int count)
     take(pair, &rank0, sizeof(rank0));
     for (i = 0; i < count; ++i) {
         eps[i] = core_connect(ifaces[i], &rank0);
-        core_am(ifaces[i], eps[i], i, "payload", 8);
     }
-    /* the messages of rank 0; after them what the protocol still has to do */
+    /* never wait for one of them alone: another may hold what it waits for */
     do {
         for (i = left = 0; i < count; ++i) {
             tofu_iface_progress(ifaces[i]);
-            left += (got[i] == 0);
+            if (!sent[i]) {
+                status = tofu_ep_am_short(eps[i], CORE_AM_ID, i, "payload", 8);
+                PERF_CHECK((status == TOFU_OK) ||
+                           (status == TOFU_ERR_NO_RESOURCE),
+                           "tofu_ep_am_short: %s", tofu_status_string(status));
+                sent[i] = (status == TOFU_OK);
+            }
+            left += (got[i] == 0) || !sent[i];
         }
     } while (left > 0);
     give(pair, "i", 1);
-    for (end = perf_now() + AFTER_S; perf_now() < end;) {
+    /* they hold slots that others need: look after them until all are done */
+    while (recv(pair->fd, &byte, 1, MSG_DONTWAIT) != 1) {
+        PERF_CHECK((errno == EAGAIN) || (errno == EINTR),
+                   "the other process is gone");
         for (i = 0; i < count; ++i) {
             tofu_iface_progress(ifaces[i]);
         }
+        usleep(500);
     }
-    give(pair, "i", 1);
     take(pair, &byte, 1); /* asleep until the measurement is over */
     for (i = 0; i < count; ++i) {
         tofu_ep_destroy(eps[i]);
@@ -124,7 +133,6 @@ static void greet(const struct perf_pair *pair, tofu_iface_t *iface,
 {
     static struct core_address addresses[KEPT_MAX];
     unsigned long              before = arrived;
-    double                     end;
     char                       byte;
     int                        i;
 
@@ -135,10 +143,6 @@ static void greet(const struct perf_pair *pair, tofu_iface_t *iface,
         core_am(iface, eps[i], i, "payload", 8);
     }
     while (arrived < before + (unsigned)count) {
-        tofu_iface_progress(iface);
-    }
-    take(pair, &byte, 1);
-    for (end = perf_now() + AFTER_S; perf_now() < end;) {
         tofu_iface_progress(iface);
     }
     take(pair, &byte, 1);
@@ -183,6 +187,7 @@ int main(int argc, char **argv)
     tofu_iface_t        *iface;
     tofu_md_t           *md;
     char                byte;
+    double              end;
     int                 i, count, num_keepers, failed = 0;
 
     PERF_CHECK((argc == 8) && !strcmp(argv[6], "lat"),
@@ -216,6 +221,12 @@ int main(int argc, char **argv)
             count = num_idle - i * KEPT_MAX;
             greet(&keepers[i], iface, &mine, eps + i * KEPT_MAX,
                   (count < KEPT_MAX) ? count : KEPT_MAX);
+        }
+        for (end = perf_now() + AFTER_S; perf_now() < end;) {
+            tofu_iface_progress(iface);
+        }
+        for (i = 0; i < num_keepers; ++i) {
+            give(&keepers[i], "s", 1);
         }
     }
     arrived = 0;
