@@ -37,8 +37,8 @@ def fast_mode(monkeypatch, job):
     """The emulator's fast mode, in a job of the test's own."""
     monkeypatch.setenv("UCT_TOFU_BACKEND", "emulator")
     monkeypatch.delenv("UTOFU_EMU_TIMING", raising=False)
-    # the emulator looks at the clock for these
-    monkeypatch.delenv("UTOFU_EMU_FAULTS", raising=False)
+    # faults are another path
+    monkeypatch.delenv("UTOFU_EMU_FAULT", raising=False)
 
 
 def run(processes, command):
