@@ -16,6 +16,7 @@
 #define KEPT_MAX    84 /* idle peers of one process */
 #define KEEPERS_MAX 16
 #define TNIS        6  /* ifaces get 15 VCQs of each: most are alone on a CQ */
+#define CONNECT_LIMIT 85 /* seconds for all: a thousand peers take their time */
 #define AFTER_S     0.2 /* from the last message to sleep */
 
 static volatile unsigned long arrived;
@@ -207,6 +208,7 @@ int main(int argc, char **argv)
         }
     }
     perf_pair_start(&pair, atoi(argv[1]), atoi(argv[2]));
+    alarm(CONNECT_LIMIT);
     setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
 
     md    = core_md(0);
