@@ -28,7 +28,8 @@ extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *p);
 
-static volatile int           counting;
+/* of this thread: the emulator may have threads of its own */
+static __thread volatile int  counting;
 static volatile unsigned long allocations;
 
 void *malloc(size_t size)
