@@ -20,6 +20,24 @@ static tofu_status_t tofu_rma_range_error(const char *what, uint64_t length,
     return TOFU_ERR_OUT_OF_RANGE;
 }
 
+/* An operation of no bytes needs no key, not even a valid one; like any other it
+ * fails on a failed ep and waits behind what is queued. */
+static tofu_status_t tofu_rma_nothing(const tofu_ep_t *ep)
+{
+    if (ep->flags & TOFU_EP_FAILED) {
+        return (tofu_status_t)ep->status;
+    }
+    return (ep->flags & (TOFU_EP_PENDING | TOFU_EP_MORE)) ?
+                   TOFU_ERR_NO_RESOURCE :
+                   TOFU_OK;
+}
+
+/* NULL and all ones, by which users say that there is no key */
+static inline int tofu_rkey_none(const tofu_rkey_t *rkey)
+{
+    return TOFU_UNLIKELY((uintptr_t)rkey + 1 <= 1);
+}
+
 /* length is 1 .. 32 and the range was checked */
 static inline __attribute__((always_inline)) tofu_status_t
 tofu_put_piggyback(tofu_iface_t *iface, tofu_ep_t *ep, const void *buffer,
@@ -47,18 +65,22 @@ static TOFU_NOINLINE tofu_status_t
 tofu_put_short_slow(tofu_ep_t *ep, const void *buffer, unsigned length,
                     uint64_t remote_addr, const tofu_rkey_t *rkey)
 {
-    uint64_t      offset = remote_addr - rkey->base;
+    uint64_t      offset;
     tofu_status_t status;
 
     if (length > TOFU_MAX_SHORT) {
         tofu_error("put_short of %u bytes, at most %u", length, TOFU_MAX_SHORT);
         return TOFU_ERR_INVALID_PARAM;
     }
+    if (length == 0) {
+        return tofu_rma_nothing(ep);
+    }
+    offset = remote_addr - rkey->base;
     if (!tofu_range_ok(offset, length, rkey->wr_length)) {
         return tofu_rma_range_error("put_short", length, remote_addr, rkey);
     }
     status = tofu_ep_enter_rma(ep, rkey);
-    if ((status != TOFU_OK) || (length == 0)) {
+    if (status != TOFU_OK) {
         return status;
     }
     status = tofu_put_piggyback(ep->iface, ep, buffer, length,
@@ -84,12 +106,15 @@ tofu_status_t tofu_ep_put_short(tofu_ep_t *ep, const void *buffer,
                                 unsigned length, uint64_t remote_addr,
                                 const tofu_rkey_t *rkey)
 {
-    uint64_t      offset = remote_addr - rkey->base, value;
+    uint64_t      offset, value;
     tofu_status_t status;
     int           code;
 
+    if (TOFU_UNLIKELY(length - 1 >= TOFU_MAX_SHORT)) {
+        return tofu_put_short_slow(ep, buffer, length, remote_addr, rkey);
+    }
+    offset = remote_addr - rkey->base;
     if (TOFU_UNLIKELY(!tofu_ep_rma_ready(ep, rkey) ||
-                      (length - 1 >= TOFU_MAX_SHORT) ||
                       !tofu_range_ok(offset, length, rkey->wr_length))) {
         return tofu_put_short_slow(ep, buffer, length, remote_addr, rkey);
     }
@@ -137,15 +162,44 @@ static void tofu_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce)
     iface->bounces = bounce;
 }
 
+/* put_bcopy without a key: pack must say that there is nothing to put. */
+static TOFU_NOINLINE intptr_t tofu_put_bcopy_nothing(tofu_ep_t *ep,
+                                                     tofu_pack_cb_t pack,
+                                                     void *arg)
+{
+    tofu_status_t status = tofu_rma_nothing(ep);
+    tofu_bounce_t *bounce;
+    size_t        length;
+
+    if (status != TOFU_OK) {
+        return status;
+    }
+    bounce = tofu_bounce_get(ep->iface);
+    if (bounce == NULL) {
+        return tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
+    }
+    length = pack(bounce->buffer, arg);
+    tofu_bounce_put(ep->iface, bounce);
+    if (length != 0) {
+        tofu_error("put_bcopy of %zu bytes without an rkey", length);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    return 0;
+}
+
 intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
                            uint64_t remote_addr, const tofu_rkey_t *rkey)
 {
     tofu_iface_t  *iface = ep->iface;
-    uint64_t      offset = remote_addr - rkey->base;
+    uint64_t      offset;
     tofu_bounce_t *bounce;
     tofu_status_t status;
     size_t        length;
 
+    if (tofu_rkey_none(rkey)) {
+        return tofu_put_bcopy_nothing(ep, pack, arg);
+    }
+    offset = remote_addr - rkey->base;
     if (TOFU_UNLIKELY(!tofu_ep_rma_ready(ep, rkey))) {
         status = tofu_ep_enter_rma(ep, rkey);
         if (status != TOFU_OK) {
@@ -202,11 +256,19 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
                                 tofu_completion_t *comp)
 {
     tofu_iface_t  *iface = ep->iface;
-    uint64_t      offset = remote_addr - rkey->base;
+    uint64_t      offset;
     tofu_peer_t   *peer;
     tofu_status_t status;
     tofu_op_t     *op;
 
+    if (length == 0) {
+        status = tofu_rma_nothing(ep);
+        if (status == TOFU_OK) {
+            unpack(arg, NULL, 0);
+        }
+        return status;
+    }
+    offset = remote_addr - rkey->base;
     if (length > iface->config.am_seg_size) {
         tofu_error("get_bcopy of %zu bytes, at most %zu", length,
                    iface->config.am_seg_size);
@@ -220,10 +282,6 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
         if (status != TOFU_OK) {
             return status;
         }
-    }
-    if (length == 0) {
-        unpack(arg, NULL, 0);
-        return TOFU_OK;
     }
     if (!tofu_op_room(iface, 1)) {
         return tofu_ep_starve(ep, TOFU_STARVED_OP);
@@ -486,13 +544,11 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
                uint64_t remote_addr, const tofu_rkey_t *rkey,
                tofu_completion_t *comp, int is_get)
 {
-    tofu_iface_t  *iface    = ep->iface;
-    uint64_t      offset    = remote_addr - rkey->base;
-    uint64_t      available = is_get ? rkey->length : rkey->wr_length;
-    int           single    = (iovcnt == 1) && (iov[0].count == 1);
+    tofu_iface_t  *iface  = ep->iface;
+    int           single  = (iovcnt == 1) && (iov[0].count == 1);
     tofu_status_t status;
     utofu_stadd_t local = 0; /* of a single block */
-    uint64_t      unused;
+    uint64_t      unused, offset, available;
     tofu_peer_t   *peer;
     tofu_op_t     *op;
     size_t        total;
@@ -508,6 +564,11 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
             return status;
         }
     }
+    if (TOFU_UNLIKELY(total == 0)) {
+        return tofu_rma_nothing(ep);
+    }
+    offset    = remote_addr - rkey->base;
+    available = is_get ? rkey->length : rkey->wr_length;
     if (TOFU_UNLIKELY(!tofu_range_ok(offset, total, available))) {
         return tofu_rma_range_error(is_get ? "get_zcopy" : "put_zcopy", total,
                                     remote_addr, rkey);
@@ -520,9 +581,6 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
         if (status != TOFU_OK) {
             return status;
         }
-    }
-    if (TOFU_UNLIKELY(total == 0)) {
-        return TOFU_OK;
     }
     if (TOFU_UNLIKELY(!tofu_op_room(iface, 1))) {
         return tofu_ep_starve(ep, TOFU_STARVED_OP);
