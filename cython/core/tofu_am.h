@@ -230,6 +230,7 @@ struct tofu_am {
     tofu_entry_t   *table;
     utofu_stadd_t  table_stadd;
     uint32_t       internal;  /* notices of the core's own operations to come */
+    uint32_t       early;       /* messages that wait for the first slots */
     uint32_t       nonce;       /* of the last loan asked for */
     uint32_t       incarnation; /* of the iface */
     tofu_link_t    jobs;
@@ -258,6 +259,15 @@ struct tofu_am {
     tofu_arena_t   *arena;
     tofu_arena_t   **segment_arenas;
 };
+
+/* An early message is posted, or given up. */
+static inline void tofu_am_early_done(tofu_iface_t *iface, tofu_op_t *op)
+{
+    if (op->flags & TOFU_OP_EARLY) {
+        op->flags &= (uint8_t)~TOFU_OP_EARLY;
+        --iface->am->early;
+    }
+}
 
 tofu_status_t tofu_am_open(tofu_iface_t *iface);
 void tofu_am_close(tofu_iface_t *iface);

@@ -107,6 +107,17 @@ static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
                    status;
 }
 
+/* Early messages, below: a send was refused with `status`. */
+static tofu_status_t tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status,
+                                         uint8_t id, uint64_t header,
+                                         const void *payload, unsigned length);
+static tofu_status_t tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status,
+                                       uint8_t id, const void *header,
+                                       unsigned header_length,
+                                       const tofu_iov_t *iov, size_t iovcnt);
+static intptr_t tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status,
+                                    uint8_t id, tofu_pack_cb_t pack, void *arg);
+
 tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
                                const void *payload, unsigned length)
 {
@@ -124,7 +135,7 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
     }
     status = tofu_am_enter(ep, TOFU_AM_SMALL);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return status;
+        return tofu_am_early_short(ep, status, id, header, payload, length);
     }
     memcpy(message, &header, sizeof(header));
     if (TOFU_LIKELY(length == 8)) { /* so that it is one load and store */
@@ -258,7 +269,7 @@ intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
 
     status = tofu_am_large_begin(ep, id, &bounce);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return status;
+        return tofu_am_early_bcopy(ep, status, id, pack, arg);
     }
     length = pack(tofu_am_payload(bounce), arg);
     if (TOFU_UNLIKELY(length > ep->iface->config.am_seg_size)) {
@@ -328,15 +339,16 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
     if (total == 0) {
         /* the end of nothing tells no slot: it needs a slot header */
         status = tofu_am_large_begin(ep, id, &bounce);
-        return (status == TOFU_OK) ? tofu_am_send_bounce(ep, id, bounce, 0) :
-                                     status;
+        return (status == TOFU_OK) ?
+                       tofu_am_send_bounce(ep, id, bounce, 0) :
+                       tofu_am_early_iov(ep, status, id, NULL, 0, iov, 0);
     }
     if (id >= TOFU_AM_ID_MAX) {
         return tofu_am_id_error(id);
     }
     status = tofu_am_enter(ep, TOFU_AM_SMALL);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return status;
+        return tofu_am_early_iov(ep, status, id, NULL, 0, iov, iovcnt);
     }
     tofu_am_iov_copy(message, iov, iovcnt);
     return tofu_am_post_small(ep, id, message, (unsigned)total);
@@ -455,6 +467,7 @@ tofu_status_t tofu_am_continue(tofu_op_t *op)
         return status;
     }
     if (status == TOFU_OK) {
+        tofu_am_early_done(iface, op);
         op->flags &= (uint8_t)~TOFU_OP_MORE;
         op->rounds = 1;
         tofu_chan_advance_large(chan);
@@ -463,6 +476,24 @@ tofu_status_t tofu_am_continue(tofu_op_t *op)
         tofu_op_cut(iface, op, status);
     }
     return TOFU_OK;
+}
+
+/* Leave a message that is in a bounce buffer to the ep's continuation. */
+static void tofu_am_queue(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
+                          tofu_bounce_t *bounce, size_t length)
+{
+    op->am.bounce = bounce;
+    op->am.length = length;
+    op->am.id     = id;
+    op->flags    |= TOFU_OP_MORE;
+    tofu_op_count(ep->iface, ep, op);
+    if (ep->flags & TOFU_EP_FAILED) {
+        tofu_op_cut(ep->iface, op, (tofu_status_t)ep->status);
+    } else {
+        ep->more   = op;
+        ep->flags |= TOFU_EP_MORE;
+        tofu_ep_schedule(ep);
+    }
 }
 
 /* Some parts were posted, the rest can't be now.  The user's memory is in use
@@ -475,18 +506,7 @@ static tofu_status_t tofu_am_keep(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
     char *payload = tofu_am_payload(bounce);
     char *end     = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
 
-    op->am.bounce = bounce;
-    op->am.length = (size_t)(end - payload);
-    op->am.id     = id;
-    op->flags    |= TOFU_OP_MORE;
-    tofu_op_count(ep->iface, ep, op);
-    if (ep->flags & TOFU_EP_FAILED) {
-        tofu_op_cut(ep->iface, op, (tofu_status_t)ep->status);
-    } else {
-        ep->more   = op;
-        ep->flags |= TOFU_EP_MORE;
-        tofu_ep_schedule(ep);
-    }
+    tofu_am_queue(ep, id, op, bounce, (size_t)(end - payload));
     return TOFU_INPROGRESS;
 }
 
@@ -550,7 +570,8 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (status != TOFU_OK) {
-        return status;
+        return tofu_am_early_iov(ep, status, id, header, header_length, iov,
+                                 iovcnt);
     }
     payload = tofu_am_payload(bounce);
     if (header_length > 0) {
@@ -564,4 +585,109 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     tofu_am_set_header(bounce, header_length + (size_t)total);
     return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
                                comp);
+}
+
+/* ---------------------------------------------------------- early messages
+ *
+ * While the slots of a channel are being asked for, each ep may leave one message
+ * in a bounce buffer, which goes as soon as they are granted: programs send the
+ * first message of a new ep without being ready to hear that there is no room.
+ * A quarter of the bounce buffers may be in such use, so that peers which do not
+ * answer can't take those that others need.
+ */
+
+/* A bounce buffer, if a send that was refused with `status` may be left in it. */
+static tofu_bounce_t *tofu_am_early_begin(tofu_ep_t *ep, tofu_status_t status,
+                                          uint8_t id)
+{
+    const unsigned    credit = TOFU_STARVED_SMALL | TOFU_STARVED_LARGE;
+    const tofu_chan_t *chan  = ep->chan;
+    tofu_iface_t      *iface = ep->iface;
+
+    if ((status != TOFU_ERR_NO_RESOURCE) || (id >= TOFU_AM_ID_MAX) ||
+        (ep->flags & (TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE)) ||
+        (ep->starved == 0) || (ep->starved & ~credit) ||
+        (chan == &iface->am->no_chan) || (chan->state == TOFU_CHAN_IDLE) ||
+        (chan->state == TOFU_CHAN_OPEN) ||
+        (iface->am->early >= (iface->config.tx_bounce + 3) / 4)) {
+        return NULL;
+    }
+    return tofu_am_bounce(ep);
+}
+
+static tofu_status_t tofu_am_early_end(tofu_ep_t *ep, uint8_t id,
+                                       tofu_bounce_t *bounce, size_t length)
+{
+    tofu_iface_t *iface = ep->iface;
+    tofu_op_t    *op    = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
+
+    if (op == NULL) {
+        tofu_am_bounce_put(iface, bounce);
+        return TOFU_ERR_NO_MEMORY;
+    }
+    op->peer   = ep->peer;
+    op->comp   = NULL; /* the user's memory is free already */
+    op->flags |= TOFU_OP_EARLY;
+    ++iface->am->early;
+    tofu_am_set_header(bounce, length);
+    tofu_am_queue(ep, id, op, bounce, length);
+    return TOFU_OK;
+}
+
+static TOFU_NOINLINE tofu_status_t
+tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                    uint64_t header, const void *payload, unsigned length)
+{
+    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
+    char          *message;
+
+    if (bounce == NULL) {
+        return status;
+    }
+    message = tofu_am_payload(bounce);
+    memcpy(message, &header, sizeof(header));
+    if (length > 0) {
+        memcpy(message + sizeof(header), payload, length);
+    }
+    return tofu_am_early_end(ep, id, bounce, sizeof(header) + length);
+}
+
+static TOFU_NOINLINE tofu_status_t
+tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                  const void *header, unsigned header_length,
+                  const tofu_iov_t *iov, size_t iovcnt)
+{
+    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
+    char          *payload, *end;
+
+    if (bounce == NULL) {
+        return status;
+    }
+    payload = tofu_am_payload(bounce);
+    if (header_length > 0) {
+        memcpy(payload, header, header_length);
+    }
+    end = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
+    return tofu_am_early_end(ep, id, bounce, (size_t)(end - payload));
+}
+
+static TOFU_NOINLINE intptr_t
+tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                    tofu_pack_cb_t pack, void *arg)
+{
+    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
+    size_t        length;
+
+    if (bounce == NULL) {
+        return status;
+    }
+    length = pack(tofu_am_payload(bounce), arg);
+    if (length > ep->iface->config.am_seg_size) {
+        tofu_error("am_bcopy packed %zu bytes, at most %zu", length,
+                   ep->iface->config.am_seg_size);
+        tofu_am_bounce_put(ep->iface, bounce);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    status = tofu_am_early_end(ep, id, bounce, length);
+    return (status == TOFU_OK) ? (intptr_t)length : (intptr_t)status;
 }

@@ -55,6 +55,20 @@ err_free:
     return status;
 }
 
+/* The user's part of a destroyed ep goes; what was taken from him as sent stays
+ * and is sent, then the rest goes. */
+static void tofu_ep_orphan(tofu_ep_t *ep)
+{
+    ep->flags |= TOFU_EP_ORPHAN;
+    ep->flags &= (uint8_t)~TOFU_EP_PENDING;
+    tofu_list_init(&ep->pending);
+    tofu_ops_forget_ep(ep->iface, ep);
+    ep->inflight = 0;
+    if (ep->iface->serving == ep) {
+        ep->iface->serving = NULL;
+    }
+}
+
 void tofu_ep_destroy(tofu_ep_t *ep)
 {
     tofu_iface_t *iface = ep->iface;
@@ -62,6 +76,11 @@ void tofu_ep_destroy(tofu_ep_t *ep)
     if (!tofu_list_empty(&ep->pending)) {
         tofu_warn("ep %p is destroyed with requests queued: they are lost",
                   (void *)ep);
+    }
+    if ((ep->more != NULL) && (ep->more->flags & TOFU_OP_EARLY) &&
+        !(ep->flags & TOFU_EP_ORPHAN)) {
+        tofu_ep_orphan(ep);
+        return;
     }
     if (ep->more != NULL) {
         tofu_op_cut(iface, ep->more, TOFU_ERR_CANCELED);

@@ -324,12 +324,17 @@ err_free:
 
 void tofu_iface_close(tofu_iface_t *iface)
 {
-    if (!tofu_list_empty(&iface->eps)) {
-        tofu_warn("iface of VCQ %#llx is closed with endpoints",
-                  (unsigned long long)iface->vcq_id);
-        while (!tofu_list_empty(&iface->eps)) {
-            tofu_ep_destroy(tofu_container(iface->eps.next, tofu_ep_t, eps));
+    int warned = 0;
+
+    while (!tofu_list_empty(&iface->eps)) {
+        tofu_ep_t *ep = tofu_container(iface->eps.next, tofu_ep_t, eps);
+
+        if (!warned && !(ep->flags & TOFU_EP_ORPHAN)) {
+            tofu_warn("iface of VCQ %#llx is closed with endpoints",
+                      (unsigned long long)iface->vcq_id);
+            warned = 1;
         }
+        tofu_ep_destroy(ep); /* one that becomes an orphan comes again */
     }
     tofu_lanes_close(iface);
     tofu_ops_cancel(iface);

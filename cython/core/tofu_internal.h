@@ -134,7 +134,8 @@ enum {
     TOFU_OP_RETIRED = 0x04, /* ... and finished; freed by its last notice */
     TOFU_OP_GET     = 0x08,
     TOFU_OP_COUNTED = 0x10, /* in iface->inflight and ep->inflight */
-    TOFU_OP_STRONG  = 0x20  /* RMA: posted after a fence */
+    TOFU_OP_STRONG  = 0x20, /* RMA: posted after a fence */
+    TOFU_OP_EARLY   = 0x40  /* AM: waits for the first slots; see tofu_am_send.c */
 };
 
 /* Where a user's iov has got to. */
@@ -208,6 +209,7 @@ enum {
     TOFU_EP_FENCE    = 0x08, /* something used before a fence may be in flight */
     TOFU_EP_AM_FIRST = 0x10, /* the next AM is the first since a flush */
     TOFU_EP_ARMED    = 0x20, /* a fence that matters to other targets only */
+    TOFU_EP_ORPHAN   = 0x40, /* destroyed, but for an early message to be sent */
     /* what RMA and AM must look at: */
     TOFU_EP_STOP     = TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE |
                        TOFU_EP_FENCE,
@@ -334,6 +336,7 @@ struct tofu_iface {
     tofu_link_t           waiters;     /* of tofu_iface_flush */
     unsigned              num_turns;
     int                   in_turns;
+    uint32_t              turn_mix; /* see tofu_iface_serve_turns */
     tofu_ep_t             *serving;    /* its request is being called */
     int8_t                flush_status;
     int8_t                fatal;       /* the VCQ does not work any more */

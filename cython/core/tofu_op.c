@@ -234,6 +234,7 @@ void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status)
         op->rma.cursor = NULL;
         op->rma.stripe = NULL;
     } else if (op->kind == TOFU_OP_AM_ZCOPY) {
+        tofu_am_early_done(iface, op);
         op->am.bounce->next = iface->bounces;
         iface->bounces      = op->am.bounce;
     }

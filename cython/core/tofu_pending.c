@@ -190,6 +190,10 @@ static int tofu_ep_serve_more(tofu_ep_t *ep)
         tofu_op_cut(ep->iface, op, (tofu_status_t)ep->status);
     }
     ep->flags &= (uint8_t)~TOFU_EP_MORE;
+    if (ep->flags & TOFU_EP_ORPHAN) {
+        tofu_ep_destroy(ep);
+        return 1;
+    }
     if ((ep->flags & (TOFU_EP_PENDING | TOFU_EP_FAILED)) == TOFU_EP_PENDING) {
         tofu_ep_schedule(ep);
     }
@@ -214,13 +218,17 @@ static int tofu_ep_serve(tofu_ep_t *ep)
 
 unsigned tofu_iface_serve_turns(tofu_iface_t *iface)
 {
-    unsigned count = 0, turns = 0, idle = 0;
+    unsigned count = 0, turns = 0, idle = 0, max;
 
     if (iface->in_turns) {
         return 0; /* progress called from a request: it is its turn */
     }
     iface->in_turns = 1;
-    while ((iface->num_turns > 0) && (turns < TOFU_TURNS_MAX) &&
+    /* Eps that find nothing move on, too.  With the same number of turns each time,
+     * credits could come in step with the turns of a few eps and starve others. */
+    iface->turn_mix = iface->turn_mix * 1664525u + 1013904223u;
+    max             = TOFU_TURNS_MAX - (iface->turn_mix >> 16) % (TOFU_TURNS_MAX / 2);
+    while ((iface->num_turns > 0) && (turns < max) &&
            (idle < iface->num_turns)) {
         tofu_ep_t *ep = tofu_container(iface->turns.next, tofu_ep_t, turn);
 

@@ -18,11 +18,14 @@ CYTHON = HERE.parents[1] / "cython"
 
 # program -> its cases; how many seconds each may take, the program says
 CASES = {
-    "rma": ["put_get", "iov_split", "big", "atomics", "early"],
+    "rma": ["put_get", "iov_split", "big", "atomics", "early", "nothing"],
     "memory": ["refusals", "memory", "threads"],
     "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
     "credit": ["table_full", "quick_sender", "second_waiter"],
-    "flow": ["pending", "replies", "nested", "no_handler", "churn", "two_ifaces"],
+    "flow": [
+        "pending", "first", "first_few", "fair", "replies", "nested", "no_handler",
+        "churn", "two_ifaces",
+    ],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
         "flush", "flush_many", "fence", "fence_weak", "abandoned", "loader",
@@ -43,7 +46,7 @@ CASES = {
 # run again with sanitizers: those that allocate, free and fail the most
 SANITIZED = [
     ("rma", "iov_split"), ("memory", "memory"), ("am", "lengths"), ("flow", "nested"),
-    ("flow", "churn"), ("flow", "pending"), ("order", "abandoned"),
+    ("flow", "churn"), ("flow", "pending"), ("flow", "first"), ("order", "abandoned"),
     ("keep", "keep_churn"), ("keep", "given_back"), ("keep", "alignment"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),

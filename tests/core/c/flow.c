@@ -2,6 +2,8 @@
 /* Active messages: queued requests, replies, nesting, endpoints that come and go. */
 #include "core_test.h"
 
+#include <sched.h>
+
 static uint64_t total_received;
 
 struct outgoing {
@@ -78,7 +80,8 @@ static void pending(struct ctx *ctx)
                                 &ep[k]));
         /* nothing stands in the way: just send */
         CHECK_EQ(tofu_ep_pending_add(ep[k], &req[k][0].req), TOFU_ERR_BUSY);
-        /* the first send asks for credit */
+        /* the first send asks for credit, and is taken; one is enough */
+        CHECK_OK(tofu_ep_am_short(ep[k], 2, 0, NULL, 0));
         CHECK_EQ(tofu_ep_am_short(ep[k], 2, 0, NULL, 0), TOFU_ERR_NO_RESOURCE);
         for (i = 0; i < 50; ++i) {
             req[k][i] = (struct ordered){.req.func = run_ordered, .ctx = ctx,
@@ -129,6 +132,212 @@ static void pending(struct ctx *ctx)
     for (k = 0; k < 4; ++k) {
         tofu_ep_destroy(ep[k]);
     }
+    core_close(ctx);
+}
+
+/* ------------------------------------------------------- the first message */
+
+#define FIRST_BYTES 3000
+
+static int8_t on_first(void *arg, void *data, size_t length, unsigned flags)
+{
+    const unsigned char *bytes = data;
+    size_t              i;
+
+    (void)flags;
+    CHECK_EQ(length, *(size_t *)arg);
+    for (i = 0; i < length; ++i) {
+        CHECK_EQ(bytes[i], (i * 7 + 1) & 0xff);
+    }
+    ++total_received;
+    return TOFU_OK;
+}
+
+/* The first message to a peer is taken before any slot is granted, by each of the
+ * calls, and comes once; with the room for a second one it is as always. */
+static void first(struct ctx *ctx)
+{
+    static const size_t sizes[] = {0, 16, FIRST_BYTES, 300, 2000, 0};
+    tofu_iface_config_t config;
+    size_t              length = sizes[ctx->rank], area = FIRST_BYTES, i;
+    struct outgoing     out;
+    tofu_mem_t          *memh;
+    unsigned char       *bytes;
+    void                *address;
+    uint64_t            header;
+    tofu_iov_t          iov;
+    struct done         done;
+    int                 rank;
+
+    tofu_iface_config_default(&config);
+    core_open(ctx, &config, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 2, on_first, &length));
+    core_barrier(ctx);
+    if (ctx->rank == 0) {
+        CHECK_OK(tofu_mem_alloc(ctx->md, &area, 0, &address, &memh));
+        bytes = address;
+        for (i = 0; i < FIRST_BYTES; ++i) {
+            bytes[i] = (unsigned char)(i * 7 + 1);
+        }
+        memcpy(&header, bytes, sizeof(header));
+        out = (struct outgoing){(char *)bytes, sizes[2]};
+        iov = (tofu_iov_t){bytes + 4, sizes[4] - 4, memh, 0, 1};
+        CHECK_OK(tofu_ep_am_short(ctx->ep[1], 2, header, bytes + 8, 8));
+        CHECK_EQ(tofu_ep_am_bcopy(ctx->ep[2], 2, pack_message, &out), sizes[2]);
+        out.length = sizes[3];
+        CHECK_EQ(tofu_ep_am_bcopy(ctx->ep[3], 2, pack_message, &out), sizes[3]);
+        done_init(&done);
+        CHECK_OK(tofu_ep_am_zcopy(ctx->ep[4], 2, bytes, 4, &iov, 1,
+                                  &done.comp));
+        memset(bytes, 0xee, FIRST_BYTES); /* they have been copied */
+        CHECK_OK(tofu_ep_am_short_iov(ctx->ep[5], 2, NULL, 0));
+        for (rank = 1; rank < ctx->size; ++rank) {
+            tofu_ep_t *ep = ctx->ep[rank];
+            CHECK_EQ(tofu_ep_am_short(ep, 2, 0, NULL, 0),
+                     TOFU_ERR_NO_RESOURCE);
+            CHECK_EQ(tofu_ep_flush(ep, 0, NULL), TOFU_ERR_NO_RESOURCE);
+        }
+        /* an ep that is destroyed has sent it all the same */
+        tofu_ep_destroy(ctx->ep[1]);
+        ctx->ep[1] = NULL;
+        for (rank = 2; rank < ctx->size; ++rank) {
+            core_flush(ctx, ctx->ep[rank]);
+        }
+        CHECK_EQ(done.called, 0);
+        CHECK_OK(tofu_mem_free(memh));
+    } else {
+        while (total_received == 0) {
+            tofu_iface_progress(ctx->iface);
+        }
+    }
+    core_barrier(ctx);
+    CHECK_EQ(total_received, ctx->rank != 0);
+    core_close(ctx);
+}
+
+/* Few buffers: not all of them may wait for peers that have not answered. */
+static void first_few(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    int                 rank, taken = 0;
+
+    tofu_iface_config_default(&config);
+    config.tx_bounce = 8;
+    core_open(ctx, &config, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 2, on_nothing, NULL));
+    core_barrier(ctx);
+    if (ctx->rank == 0) {
+        for (rank = 1; rank < ctx->size; ++rank) {
+            tofu_status_t status = tofu_ep_am_short(ctx->ep[rank], 2, 0, NULL,
+                                                    0);
+            taken += status == TOFU_OK;
+            CHECK((status == TOFU_OK) || (status == TOFU_ERR_NO_RESOURCE));
+        }
+        CHECK_EQ(taken, 2);
+        for (rank = 1; rank < ctx->size; ++rank) {
+            CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[rank], 2, 0, NULL,
+                                                 0)));
+            core_flush(ctx, ctx->ep[rank]);
+        }
+    } else {
+        while (total_received == 0) {
+            tofu_iface_progress(ctx->iface);
+        }
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* ------------------------------------------------ many eps share few slots */
+
+#define FAIR_EPS 128
+
+struct sender {
+    tofu_pending_req_t req;
+    tofu_ep_t          *ep;
+    unsigned           sent;
+    int                queued;
+};
+
+static unsigned fair_queued;
+
+static int8_t run_sender(tofu_pending_req_t *req)
+{
+    struct sender *sender = (struct sender *)req;
+    tofu_status_t status;
+
+    status = tofu_ep_am_short(sender->ep, 2, 0, NULL, 0);
+    if (status == TOFU_OK) {
+        sender->queued = 0;
+        ++sender->sent;
+        --fair_queued;
+    }
+    return (int8_t)status;
+}
+
+/* More eps to one peer than it has slots for this sender, each with a message to
+ * send whenever it may: none is forgotten. */
+static void fair(struct ctx *ctx)
+{
+    static struct sender sender[FAIR_EPS];
+    unsigned             round, k, min = ~0u, max = 0;
+
+    core_open(ctx, NULL, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 2, on_nothing, NULL));
+    core_barrier(ctx);
+    for (k = 0; (ctx->rank == 0) && (k < FAIR_EPS); ++k) {
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
+                                &sender[k].ep));
+        sender[k].req.func = run_sender;
+    }
+    for (round = 0; (ctx->rank == 0) && (round < 2000); ++round) {
+        while (fair_queued < FAIR_EPS) {
+            for (k = 0; k < FAIR_EPS; ++k) {
+                struct sender *s = &sender[k];
+                if (s->queued) {
+                    continue;
+                }
+                if (tofu_ep_am_short(s->ep, 2, 0, NULL, 0) == TOFU_OK) {
+                    ++s->sent;
+                } else if (tofu_ep_pending_add(s->ep, &s->req) == TOFU_OK) {
+                    s->queued = 1;
+                    ++fair_queued;
+                }
+            }
+        }
+        while (fair_queued == FAIR_EPS) {
+            tofu_iface_progress(ctx->iface); /* twice between two answers */
+            tofu_iface_progress(ctx->iface);
+            atomic_store(&ctx->shared->word[0], round * 2 + 1);
+            while (atomic_load(&ctx->shared->word[0]) & 1) {
+                sched_yield();
+            }
+        }
+    }
+    if (ctx->rank == 0) {
+        atomic_store(&ctx->shared->word[1], 1);
+        while (fair_queued > 0) {
+            tofu_iface_progress(ctx->iface);
+        }
+        for (k = 0; k < FAIR_EPS; ++k) {
+            min = sender[k].sent < min ? sender[k].sent : min;
+            max = sender[k].sent > max ? sender[k].sent : max;
+            core_flush(ctx, sender[k].ep);
+            tofu_ep_destroy(sender[k].ep);
+        }
+        printf("each ep sent %u to %u messages\n", min, max);
+        CHECK(min * 4 >= max);
+    }
+    while ((ctx->rank == 1) && !atomic_load(&ctx->shared->word[1])) {
+        if (atomic_load(&ctx->shared->word[0]) & 1) { /* all that has come */
+            while (tofu_iface_progress(ctx->iface) > 0) {
+            }
+            atomic_fetch_add(&ctx->shared->word[0], 1);
+        } else {
+            sched_yield();
+        }
+    }
+    core_barrier(ctx);
     core_close(ctx);
 }
 
@@ -404,6 +613,9 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"pending", 1, 30, pending, 0},
+        {"first", 6, 60, first, 0},
+        {"first_few", 6, 60, first_few, 0},
+        {"fair", 2, 60, fair, 0},
         {"replies", 2, 60, replies, 0},
         {"nested", 2, 60, nested, 0},
         {"no_handler", 2, 30, no_handler, 0},

@@ -527,6 +527,43 @@ static void early(struct ctx *ctx)
     core_close(ctx);
 }
 
+static size_t pack_nothing(void *dest, void *arg)
+{
+    (void)dest;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+static void unpack_nothing(void *arg, const void *data, size_t length)
+{
+    (void)data;
+    CHECK_EQ(length, 0);
+    ++*(unsigned *)arg;
+}
+
+/* No bytes: no key is looked at, and nothing is sent. */
+static void nothing(struct ctx *ctx)
+{
+    const tofu_rkey_t *keys[] = {NULL, (const tofu_rkey_t *)~(uintptr_t)0};
+    tofu_iov_t        iov     = {NULL, 0, NULL, 0, 1};
+    unsigned          i, called = 0;
+
+    core_open(ctx, NULL, AREA);
+    for (i = 0; i < 2; ++i) {
+        tofu_ep_t *ep = ctx->ep[1 - ctx->rank];
+        CHECK_OK(tofu_ep_put_short(ep, NULL, 0, 0, keys[i]));
+        CHECK_EQ(tofu_ep_put_bcopy(ep, pack_nothing, &called, 0, keys[i]), 0);
+        CHECK_OK(tofu_ep_get_bcopy(ep, unpack_nothing, &called, 0, 0, keys[i],
+                                   NULL));
+        CHECK_OK(tofu_ep_put_zcopy(ep, &iov, 1, 0, keys[i], NULL));
+        CHECK_OK(tofu_ep_get_zcopy(ep, &iov, 1, 0, keys[i], NULL));
+        CHECK_OK(tofu_ep_get_zcopy(ep, NULL, 0, 0, keys[i], NULL));
+    }
+    CHECK_EQ(called, 4);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -534,7 +571,8 @@ int main(int argc, char **argv)
         {"iov_split", 2, 60, iov_split, 0},
         {"big", 2, 60, big, 0},
         {"atomics", 3, 60, atomics, 0},
-        {"early", 2, 60, early, 0}
+        {"early", 2, 60, early, 0},
+        {"nothing", 2, 60, nothing, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
 }
