@@ -306,8 +306,7 @@ static void fair(struct ctx *ctx)
             }
         }
         while (fair_queued == FAIR_EPS) {
-            tofu_iface_progress(ctx->iface); /* twice between two answers */
-            tofu_iface_progress(ctx->iface);
+            tofu_iface_progress(ctx->iface); /* in step with the answers */
             atomic_store(&ctx->shared->word[0], round * 2 + 1);
             while (atomic_load(&ctx->shared->word[0]) & 1) {
                 sched_yield();
