@@ -141,6 +141,7 @@ struct tofu_chan {
     uint32_t          entry;   /* of the request table */
     uint32_t          tries;
     uint32_t          refs;    /* eps */
+    uint32_t          waiters; /* of them, in iface->turns */
     uint64_t          retry_ms;
     uint64_t          since_ms; /* it waits */
     uint64_t          idle_ms;  /* it was used last, or lost its last ep */

@@ -187,6 +187,9 @@ int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
     if (chan->state != TOFU_CHAN_OPEN) {
         return 0;
     }
+    if ((chan->waiters > 0) && !chan->peer->iface->in_turns) {
+        return 0; /* new credit is for those that wait in progress's queue */
+    }
     if (tofu_chan_recalled(chan)) {
         tofu_chan_release(chan);
         return 0;

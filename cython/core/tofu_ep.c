@@ -190,7 +190,7 @@ tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep)
     return TOFU_OK;
 }
 
-static tofu_status_t tofu_ep_add_target(tofu_ep_t *ep, tofu_peer_t *peer)
+tofu_status_t tofu_ep_add_target(tofu_ep_t *ep, tofu_peer_t *peer)
 {
     tofu_peer_t **targets;
 

@@ -336,7 +336,7 @@ struct tofu_iface {
     tofu_link_t           waiters;     /* of tofu_iface_flush */
     unsigned              num_turns;
     int                   in_turns;
-    uint32_t              turn_mix; /* see tofu_iface_serve_turns */
+    tofu_link_t           *turn_next;  /* in turns: to be asked next */
     tofu_ep_t             *serving;    /* its request is being called */
     int8_t                flush_status;
     int8_t                fatal;       /* the VCQ does not work any more */
@@ -627,6 +627,8 @@ void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status);
 /* Nothing is sent on the ep any more, and nobody is told: its user asked for it. */
 void tofu_ep_close(tofu_ep_t *ep, tofu_status_t status);
 int tofu_ep_uses(const tofu_ep_t *ep, const tofu_peer_t *peer);
+/* Something is posted to the peer: a flush has to go there. */
+tofu_status_t tofu_ep_add_target(tofu_ep_t *ep, tofu_peer_t *peer);
 
 /* ----------------------------------------------------------- tofu_order.c */
 

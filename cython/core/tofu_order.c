@@ -186,7 +186,13 @@ tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
     }
 
     if (!(ep->flags & TOFU_EP_FAILED)) {
-        status = tofu_ep_flush_targets(ep);
+        /* Memory is the md's, and may be there when the iface that the ep leads to
+         * is not: a flush also finds that out. */
+        status = (ep->num_targets > 0) ? tofu_ep_add_target(ep, ep->peer) :
+                                         TOFU_OK;
+        if (status == TOFU_OK) {
+            status = tofu_ep_flush_targets(ep);
+        }
         if (status == TOFU_ERR_NO_RESOURCE) {
             return status;
         }

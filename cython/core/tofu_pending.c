@@ -3,8 +3,10 @@
  * tofu_pending.c - what waits for resources: continuations of operations that
  * were posted in part, and users' requests.
  *
- * Eps that have any stand in iface->turns.  Progress gives each a turn, round and
- * round: its continuation, else one request.
+ * Eps that have any stand in iface->turns, those that waited longest first.  Progress
+ * gives each a turn: its continuation, else one request.  Who did something goes to
+ * the end; who could not keeps its place, so that what comes now and then, like
+ * credit, does not find the same few in front each time.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -31,6 +33,7 @@ void tofu_ep_schedule(tofu_ep_t *ep)
     if (tofu_list_empty(&ep->turn)) {
         tofu_list_add(&iface->turns, &ep->turn);
         ++iface->num_turns;
+        ++ep->chan->waiters;
         iface->work |= TOFU_WORK_TURNS;
     }
 }
@@ -42,7 +45,11 @@ void tofu_ep_unschedule(tofu_ep_t *ep)
     if (tofu_list_empty(&ep->turn)) {
         return;
     }
+    if (iface->turn_next == &ep->turn) {
+        iface->turn_next = ep->turn.next;
+    }
     tofu_list_del(&ep->turn);
+    --ep->chan->waiters;
     if (--iface->num_turns == 0) {
         iface->work &= ~(uint32_t)TOFU_WORK_TURNS;
     }
@@ -218,29 +225,35 @@ static int tofu_ep_serve(tofu_ep_t *ep)
 
 unsigned tofu_iface_serve_turns(tofu_iface_t *iface)
 {
-    unsigned count = 0, turns = 0, idle = 0, max;
+    unsigned  count = 0, turns = 0, idle = 0;
+    tofu_ep_t *ep;
 
     if (iface->in_turns) {
         return 0; /* progress called from a request: it is its turn */
     }
     iface->in_turns = 1;
-    /* Eps that find nothing move on, too.  With the same number of turns each time,
-     * credits could come in step with the turns of a few eps and starve others. */
-    iface->turn_mix = iface->turn_mix * 1664525u + 1013904223u;
-    max             = TOFU_TURNS_MAX - (iface->turn_mix >> 16) % (TOFU_TURNS_MAX / 2);
-    while ((iface->num_turns > 0) && (turns < max) &&
+    while ((iface->num_turns > 0) && (turns < TOFU_TURNS_MAX) &&
            (idle < iface->num_turns)) {
-        tofu_ep_t *ep = tofu_container(iface->turns.next, tofu_ep_t, turn);
-
+        if (iface->turn_next == &iface->turns) {
+            iface->turn_next = iface->turns.next;
+        }
+        ep = tofu_container(iface->turn_next, tofu_ep_t, turn);
         tofu_ep_unschedule(ep);
         if (tofu_ep_serve(ep)) {
             ++count;
             idle = 0;
         } else {
             ++idle;
+            if (!tofu_list_empty(&ep->turn)) { /* it keeps its place */
+                tofu_list_del(&ep->turn);
+                tofu_list_add(iface->turn_next, &ep->turn);
+            }
         }
         ++turns;
     }
+    if ((count > 0) || (turns < TOFU_TURNS_MAX)) {
+        iface->turn_next = &iface->turns; /* who waits longest comes first again */
+    } /* else: who can do nothing must not hide those behind */
     iface->in_turns = 0;
     return count;
 }

@@ -62,6 +62,8 @@ def test_idle_peers(processes, job, plain):
     many = instructions(processes, f"{job}-n", plain, number)
     assert abs(many[0] - one[0]) <= one[0] / 100
     assert abs(many[1] - one[1]) <= one[1] / 100
+    # the emulator too: it looks at the lane that spoke last
+    assert abs(many[2] - one[2]) <= one[2] / 20
 
 
 @pytest.mark.timeout(150)

@@ -173,6 +173,7 @@ static void hub(struct ctx *ctx)
 {
     tofu_iface_config_t config;
     tofu_ep_t           **ep = calloc(peers, sizeof(*ep));
+    char                *taken = calloc(peers, 1);
     double              end, quiet;
     unsigned            i;
     long                core, ticks, whole;
@@ -192,13 +193,14 @@ static void hub(struct ctx *ctx)
     }
     /* ask all for credit, then send as it comes */
     for (i = 0; i < peers; ++i) {
-        if (tofu_ep_am_short(ep[i], 1, i, NULL, 0) == TOFU_OK) {
-            FAIL("there was credit for a first message");
-        }
+        /* it may be taken before there is credit */
+        taken[i] = tofu_ep_am_short(ep[i], 1, i, NULL, 0) == TOFU_OK;
         am_idle(ctx->iface);
     }
     for (i = 0; i < peers; ++i) {
-        WAIT_FOR(ctx, 100, tofu_ep_am_short(ep[i], 1, i, NULL, 0) == TOFU_OK);
+        WAIT_FOR(ctx, 100, taken[i] ||
+                                   (tofu_ep_am_short(ep[i], 1, i, NULL, 0) ==
+                                    TOFU_OK));
     }
     WAIT_FOR(ctx, 100, (seen == back) &&
                                (atomic_load(&board->received) == peers));
@@ -211,20 +213,20 @@ static void hub(struct ctx *ctx)
             quiet = core_now() + 0.3;
         }
     }
+    /* who has nothing to say gives its slots back, and nobody looks at who was
+     * silent for long */
+    for (i = 0; i < peers; ++i) {
+        WAIT_FOR(ctx, 100, ep[i]->chan->state == TOFU_CHAN_IDLE);
+    }
     atomic_store(&board->over, 1);
+    for (i = 0; i < 400000; ++i) {
+        tofu_iface_progress(ctx->iface);
+    }
     clock_ms = (uint64_t)(core_now() * 1000);
     core     = measure(ctx, 0, poll_nothing);
     if (core < 0) {
         printf("no tracing\n");
     } else {
-        unsigned lenders = 0, channels = 0;
-        for (i = 0; i < peers; ++i) {
-            lenders  += ep[i]->peer->lender != NULL;
-            channels += ep[i]->chan->state == TOFU_CHAN_OPEN;
-        }
-        printf("%u lent to, %u lent by\n", lenders, channels);
-        CHECK_EQ(channels, peers);
-        CHECK(lenders >= ((back < 2000) ? back : 2000));
         ticks = measure(ctx, 10, poll_nothing);
         whole = measure(ctx, 0, NULL);
         printf("%u peers, %u calls: core %ld, ticks %ld, whole %ld\n", peers,
@@ -238,6 +240,7 @@ static void hub(struct ctx *ctx)
         tofu_ep_destroy(ep[i]);
     }
     free(ep);
+    free(taken);
     atomic_store(&board->over, 2);
     tofu_iface_close(ctx->iface);
     tofu_md_close(ctx->md);

@@ -278,6 +278,14 @@ static void killed_stripe(struct ctx *ctx)
         }
         CHECK(matches(ctx->window, MIB, 5));
     }
+    for (i = 0; i < 3; ++i) { /* no barrier: there is one less */
+        tofu_ep_destroy(ctx->ep[i]);
+        tofu_rkey_release(ctx->rkey[i]);
+    }
+    CHECK_OK(tofu_mem_free(memh));
+    CHECK_OK(tofu_mem_free(ctx->window_memh));
+    tofu_iface_close(ctx->iface);
+    tofu_md_close(ctx->md);
 }
 
 /* All CQs of the node taken, then all VCQs: ifaces share, then opening says why. */
