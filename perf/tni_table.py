@@ -8,7 +8,7 @@ neighbour against one TNI to it: one link is what both have.  Two
 cores can't copy six times 6.35 GB/s, so all bandwidths of the emulator are divided
 by SCALE, by a profile of its own: ratios are not touched by that.
 
-An endpoint is given its TNI by the kernel, one iface on each.
+Which endpoint uses which TNI is the choice of the iface (docs/tnis.md).
 The exit code is 0 when all bounds hold, 1 when one does not.
 """
 

@@ -26,7 +26,9 @@
 #include <unistd.h>
 
 #define BURST_NS     400u /* calls closer than this belong together */
+#define BURST_SHARE  16u  /* ... or closer than this part of what the thread lags behind */
 #define LATE_NS      200u /* what a thread is late by itself; more is somebody else's work */
+#define COPY_BYTES_PER_NS 2u /* slower than that is somebody else's work, too */
 #define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
 /* What the calls themselves take, seen from outside (perf/timing_table.py): from the
  * call to the first look at the clock and from the last one to the return; from the
@@ -81,6 +83,7 @@ static __thread struct {
     uint64_t now;  /* its clock, within a call that posts */
     uint64_t wait; /* until when that call waits */
     unsigned empty; /* polls that found nothing, since a post or an entry */
+    uint64_t late; /* what the call may be late by itself */
     bool     in_call;
 } me __attribute__((tls_model("initial-exec")));
 
@@ -395,13 +398,17 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
     struct emu_peer    *peer;
 
     if (!me.in_call) {
-        if (((int64_t)(start - me.last) > (int64_t)tk_burst) || (me.empty > EMPTY_POLLS)) {
+        /* after a long wait the caller's own steps take longer, too: cold caches */
+        uint64_t burst = (me.skew / BURST_SHARE > tk_burst) ? me.skew / BURST_SHARE : tk_burst;
+        if (((int64_t)(start - me.last) > (int64_t)burst) || (me.empty > EMPTY_POLLS)) {
             me.skew = 0;
         }
         me.now     = start - me.skew;
-        me.wait    = me.now;
+        me.wait    = start; /* a thread that lags is not late because of that */
+        me.late    = tk_late;
         me.in_call = true;
     }
+    me.late += emu_ticks_of_ns(d->length / COPY_BYTES_PER_NS); /* it copies here */
     start = (me.now > vcq->timed_free) ? me.now : vcq->timed_free;
     *t    = (struct emu_times){0};
     if (d->kind == EMU_OP_NOP) {
@@ -480,7 +487,7 @@ void emu_timing_posted(void)
     now     = emu_ticks();
     me.wait = (me.wait > me.now) ? me.wait : me.now;
     /* A thread that lost its CPU meanwhile does not catch up. */
-    me.skew    = (((now - me.wait) < tk_late) ? now : me.wait) - me.now;
+    me.skew    = (((now - me.wait) < me.late) ? now : me.wait) - me.now;
     me.last    = now;
     me.empty   = 0;
     me.in_call = false;

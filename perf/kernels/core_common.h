@@ -25,19 +25,26 @@ struct core_address {
     char bytes[CORE_ADDRESS_MAX];
 };
 
-static inline tofu_md_t *core_md(unsigned tni)
+static inline tofu_md_t *core_md_config(const tofu_md_config_t *config)
 {
-    tofu_md_config_t          config;
     const struct tofu_backend *backend;
     char                      error[2048];
     tofu_md_t                 *md;
 
     PERF_CHECK(tofu_backend_load(NULL, &backend, error, sizeof(error)) == 0,
                "no backend: %s", error);
+    CORE_CHECK(tofu_md_open(backend, config, &md));
+    return md;
+}
+
+/* An md that uses one TNI first. */
+static inline tofu_md_t *core_md(unsigned tni)
+{
+    tofu_md_config_t config;
+
     tofu_md_config_default(&config);
     config.tni = tni;
-    CORE_CHECK(tofu_md_open(backend, &config, &md));
-    return md;
+    return core_md_config(&config);
 }
 
 /* Open an iface whose messages go to cb(arg, ...); config NULL: the default. */

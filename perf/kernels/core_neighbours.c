@@ -3,8 +3,8 @@
  * core_neighbours.c - one sender that puts to several neighbour nodes at once.
  *
  * One process per neighbour owns the memory and sits; each is on an emulated node
- * of its own.  The sender keeps WINDOW puts in flight to each.  It opens an md and an
- * iface on each of so many TNIs, and its endpoints take them in turn.
+ * of its own.  The sender keeps WINDOW puts in flight to each, by one iface that may
+ * use so many TNIs (UCX_UTOFU_TNIS): which endpoint uses which is for it to say.
  *
  * Usage: core_neighbours <cpu0> <cpu1> <memory> <size> <iterations> stream <tnis>
  *                        <neighbours>
@@ -31,13 +31,11 @@ struct target {
 
 struct lane {
     tofu_ep_t         *ep;
-    tofu_iface_t      *iface;
     tofu_rkey_t       *rkey;
     struct target     target;
     tofu_iov_t        iov;
     tofu_completion_t comp[WINDOW];
     int               busy[WINDOW];
-    int               tni;
 };
 
 static struct lane lanes[NEIGHBOURS_MAX];
@@ -120,7 +118,7 @@ static long post(struct lane *lane, long *left)
     return done;
 }
 
-static void stream(int neighbours, long iterations)
+static void stream(tofu_iface_t *iface, int neighbours, long iterations)
 {
     double times[PERF_CHUNKS], start;
     long   left[NEIGHBOURS_MAX], total;
@@ -138,9 +136,7 @@ static void stream(int neighbours, long iterations)
             for (i = 0; i < neighbours; ++i) {
                 completed += post(&lanes[i], &left[i]);
             }
-            for (i = 0; i < neighbours; ++i) {
-                tofu_iface_progress(lanes[i].iface);
-            }
+            tofu_iface_progress(iface);
         }
         if (chunk >= 0) {
             times[chunk] = perf_now() - start;
@@ -153,10 +149,11 @@ int main(int argc, char **argv)
 {
     static struct target unused;
     struct perf_pair     pairs[NEIGHBOURS_MAX];
-    tofu_iface_t         *ifaces[NEIGHBOURS_MAX];
-    tofu_mem_t           *memhs[NEIGHBOURS_MAX];
-    void                 *memories[NEIGHBOURS_MAX];
-    tofu_md_t            *mds[NEIGHBOURS_MAX];
+    tofu_md_config_t     config;
+    tofu_iface_t         *iface;
+    tofu_mem_t           *memh;
+    tofu_md_t            *md;
+    void                 *memory;
     int                  i, tnis, neighbours, failed = 0;
     long                 iterations;
 
@@ -177,36 +174,30 @@ int main(int argc, char **argv)
         }
     }
     setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
-    for (i = 0; i < tnis; ++i) {
-        mds[i]    = core_md(i);
-        ifaces[i] = core_iface(mds[i], NULL, NULL, NULL);
-        memhs[i]  = memory_of(mds[i], &memories[i]);
-    }
+    tofu_md_config_default(&config);
+    config.tni_mask = (1u << tnis) - 1;
+    md              = core_md_config(&config);
+    iface           = core_iface(md, NULL, NULL, NULL);
+    memh            = memory_of(md, &memory);
     for (i = 0; i < neighbours; ++i) {
         struct lane *lane = &lanes[i];
 
         perf_exchange(&pairs[i], &unused, &lane->target, sizeof(unused));
-        lane->tni   = i % tnis;
-        lane->iface = ifaces[lane->tni];
-        lane->ep    = core_connect(lane->iface, &lane->target.address);
+        lane->ep = core_connect(iface, &lane->target.address);
         CORE_CHECK(tofu_rkey_unpack(lane->target.key, 0, &lane->rkey));
-        lane->iov = (tofu_iov_t){.buffer = memories[lane->tni], .length = size,
-                                 .memh = memhs[lane->tni], .count = 1};
+        lane->iov = (tofu_iov_t){.buffer = memory, .length = size, .memh = memh,
+                                 .count = 1};
     }
-    stream(neighbours, iterations);
-    for (i = 0; i < tnis; ++i) {
-        core_flush(ifaces[i]);
-    }
+    stream(iface, neighbours, iterations);
+    core_flush(iface);
     for (i = 0; i < neighbours; ++i) {
         tofu_rkey_release(lanes[i].rkey);
         tofu_ep_destroy(lanes[i].ep);
         perf_barrier(&pairs[i]);
     }
-    for (i = 0; i < tnis; ++i) {
-        tofu_iface_close(ifaces[i]);
-        CORE_CHECK(tofu_mem_free(memhs[i]));
-        tofu_md_close(mds[i]);
-    }
+    tofu_iface_close(iface);
+    CORE_CHECK(tofu_mem_free(memh));
+    tofu_md_close(md);
     for (i = 0; i < neighbours; ++i) {
         failed |= perf_pair_end(&pairs[i]);
     }
