@@ -87,17 +87,28 @@ static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
 {
     tofu_iface_t      *iface = ep->iface;
     tofu_chan_t       *chan  = ep->chan;
-    tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
-    tofu_status_t     status;
+    tofu_chan_class_t   *cls  = &chan->cls[TOFU_AM_SMALL];
+    const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+    tofu_status_t       status;
+    uint64_t            value;
 
-    status = tofu_post(iface, "utofu_put_piggyback", chan->vcq_id, length,
-                       iface->fn.put_piggyback(
-                               iface->vcq, chan->vcq_id, (void *)data,
-                               cls->next, length,
-                               TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
-                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE,
-                               tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    if (TOFU_LIKELY(length == sizeof(value))) { /* a header and nothing else */
+        memcpy(&value, data, sizeof(value));
+        status = tofu_post(iface, "utofu_put_piggyback8", chan->vcq_id, length,
+                           iface->fn.put_piggyback8(
+                                   iface->vcq, chan->vcq_id, value, cls->next,
+                                   sizeof(value),
+                                   TOFU_EDATA(TOFU_KIND_AM_SMALL, id), flags,
+                                   tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    } else {
+        status = tofu_post(iface, "utofu_put_piggyback", chan->vcq_id, length,
+                           iface->fn.put_piggyback(
+                                   iface->vcq, chan->vcq_id, (void *)data,
+                                   cls->next, length,
+                                   TOFU_EDATA(TOFU_KIND_AM_SMALL, id), flags,
+                                   tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    }
     if (TOFU_LIKELY(status == TOFU_OK)) {
         tofu_am_sent(ep, cls);
         return TOFU_OK;
@@ -153,12 +164,14 @@ static tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
     tofu_iface_t  *iface = ep->iface;
     tofu_bounce_t *bounce;
 
-    if (TOFU_UNLIKELY(iface->bounces == NULL)) {
+    /* Those that are free again are used again while the cache has them: the list is
+     * a stack, and this keeps what is in flight short. */
+    if (iface->tcq_wait > 0) {
         tofu_tcq_drain(iface);
-        if (iface->bounces == NULL) {
-            tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
-            return NULL;
-        }
+    }
+    if (TOFU_UNLIKELY(iface->bounces == NULL)) {
+        tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
+        return NULL;
     }
     bounce         = iface->bounces;
     iface->bounces = bounce->next;

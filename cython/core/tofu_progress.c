@@ -191,45 +191,72 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
     return count;
 }
 
-unsigned tofu_iface_progress(tofu_iface_t *iface)
+/* Handle the notice at hand, and what is behind it. */
+static TOFU_NOINLINE unsigned
+tofu_iface_progress_notices(tofu_iface_t *iface,
+                            struct utofu_mrq_notice *notice, int code)
 {
-    unsigned                count = 0;
-    struct utofu_mrq_notice notice;
-    int                     code;
+    unsigned count = 0;
 
-    do {
+    for (;;) {
+        if (TOFU_LIKELY((code == UTOFU_SUCCESS) &&
+                        (notice->notice_type == UTOFU_MRQ_TYPE_RMT_PUT))) {
+            tofu_am_arrived(iface, notice);
+        } else if (!tofu_iface_notice(iface, notice, code)) {
+            break;
+        }
+        if (++count >= iface->burst) {
+            break;
+        }
         if (TOFU_UNLIKELY(iface->stashed)) {
-            notice         = iface->stash.notice;
+            *notice        = iface->stash.notice;
             code           = iface->stash.code;
             iface->stashed = 0;
         } else {
-            code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
+            code = iface->fn.poll_mrq(iface->vcq, 0, notice);
         }
-        if (TOFU_LIKELY(code == UTOFU_ERR_NOT_FOUND)) {
+        if (code == UTOFU_ERR_NOT_FOUND) {
             iface->posts_limit = iface->posts + iface->post_budget;
             break;
         }
-        if (TOFU_LIKELY((code == UTOFU_SUCCESS) &&
-                        (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT))) {
-            tofu_am_arrived(iface, &notice);
-        } else if (!tofu_iface_notice(iface, &notice, code)) {
-            break;
-        }
-    } while (++count < TOFU_NOTICES_MAX);
-
-    if (TOFU_UNLIKELY(count > 0)) {
-        iface->stats.notices += count;
-        if (TOFU_UNLIKELY(count > iface->stats.mrq_peak)) {
-            iface->stats.mrq_peak = count;
-        }
     }
+    /* Who waits for an answer does something about one message before he looks for
+     * another; in a stream a few are taken at a time. */
+    if (count < iface->burst) {
+        iface->burst = 1;
+    } else if (iface->burst < TOFU_NOTICES_MAX) {
+        iface->burst *= 2;
+    }
+    iface->stats.notices += count;
+    if (TOFU_UNLIKELY(count > iface->stats.mrq_peak)) {
+        iface->stats.mrq_peak = count;
+    }
+    return tofu_iface_progress_more(iface, count, code == UTOFU_ERR_NOT_FOUND);
+}
+
+unsigned tofu_iface_progress(tofu_iface_t *iface)
+{
+    struct utofu_mrq_notice notice;
+    int                     code;
+
     ++iface->calls;
+    if (TOFU_UNLIKELY(iface->stashed)) {
+        notice         = iface->stash.notice;
+        code           = iface->stash.code;
+        iface->stashed = 0;
+    } else {
+        code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
+    }
+    if (TOFU_UNLIKELY(code != UTOFU_ERR_NOT_FOUND)) {
+        return tofu_iface_progress_notices(iface, &notice, code);
+    }
+    iface->posts_limit = iface->posts + iface->post_budget;
+    iface->burst       = 1;
     if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
                        TOFU_POSTS_UNSEEN))) {
-        return tofu_iface_progress_more(iface, count,
-                                        code == UTOFU_ERR_NOT_FOUND);
+        return tofu_iface_progress_more(iface, 0, 1);
     }
-    return count;
+    return 0;
 }

@@ -224,7 +224,8 @@ struct emu_vcq {
     uint32_t             *lane_pos; /* by index in the segment: place in lanes + 1 */
     uint32_t             unpublished; /* entries read since read_a/b were stored */
     struct emu_doorbell  *bell; /* how its owner wants to be woken; NULL: not */
-    const char           *warm; /* where the data of the last notice is */
+    const char           *warm; /* where the data of the next notice may be */
+    uint64_t             warm_stadd; /* of the last notice */
     uint32_t             empty_polls; /* since then */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];

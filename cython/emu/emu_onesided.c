@@ -247,6 +247,52 @@ general:
     return put(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
 }
 
+/* A small message is written out as well: one to four aligned words into mapped memory,
+ * with a notice for the target or none.  False: the general way has to do it. */
+EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, const char *data,
+                            utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags)
+{
+    struct emu_vcq    *vcq  = emu_vcq_of(vcq_hdl);
+    uint32_t           high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
+    uint64_t           to   = EMU_STADD_OFF(rmt_stadd), word;
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    char              *dst;
+    size_t             i;
+
+    if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) != 0) ||
+                     (length - 8 > EMU_MAX_PIGGYBACK - 8) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
+                     (vcq->last_id != rmt_vcq_id))) {
+        return false;
+    }
+    peer = vcq->last;
+    r    = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
+    dst  = (char *)r->base + to;
+    if (emu_unlikely((atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen) || (r->tag != high) ||
+                     (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) || (to - r->wbegin >= r->wspan) ||
+                     (length > r->wspan - (to - r->wbegin)) || (((uintptr_t)dst | length) & 7) ||
+                     (vcq->toq_left == 0) || (peer->tx.lane == NULL))) {
+        return false;
+    }
+    for (i = 0; i < length - 8; i += 8) {
+        memcpy(&word, data + i, 8);
+        __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELAXED);
+    }
+    memcpy(&word, data + i, 8);
+    __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELEASE);
+    if (emu_unlikely(emu_fault_seen)) {
+        cut_off(vcq_hdl, rmt_stadd);
+        return false;
+    }
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
+        emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+                     UTOFU_SUCCESS)) {
+        return false;
+    }
+    emu_toq_take(vcq);
+    return true;
+}
+
 EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
                                    void *cbdata)
@@ -254,6 +300,10 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
     struct emu_vcq *vcq;
     int             code;
 
+    if (emu_likely((lcl_data != NULL) &&
+                   put_message(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags))) {
+        return UTOFU_SUCCESS;
+    }
     if (emu_unlikely((length > EMU_MAX_PIGGYBACK) || ((lcl_data == NULL) && (length > 0)))) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL :
                (length > EMU_MAX_PIGGYBACK)  ? UTOFU_ERR_INVALID_SIZE :
@@ -329,6 +379,12 @@ EMU_EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     return UTOFU_SUCCESS;
 
 general:
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length == 8)) {
+        uint64_t value = lcl_data;
+        if (emu_likely(put_message(vcq_hdl, rmt_vcq_id, (const char *)&value, rmt_stadd, 8, edata, flags))) {
+            return UTOFU_SUCCESS;
+        }
+    }
     return put_piggyback8(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 

@@ -19,6 +19,7 @@
 #define MRQ_FIRST_SIZE 1024u
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
 #define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
+#define PUBLISH_PAUSE 256u /* empty polls after which they are stored, too */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
 
 int emu_queue_init(struct emu_vcq *vcq)
@@ -346,7 +347,9 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
                                         .rmt_stadd   = stadd};
     const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
     vcq->empty_polls = 0;
-    vcq->warm = (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1);
+    /* the next one may come to the same place, or as far on as this one from the last */
+    vcq->warm = (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1) + (stadd - vcq->warm_stadd);
+    vcq->warm_stadd = stadd;
     rx->served = 1;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
@@ -536,21 +539,11 @@ static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
     return code;
 }
 
-EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice *notice)
+static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
-    struct emu_vcq     *vcq = emu_vcq_of(vcq_hdl);
     struct emu_rx_lane *rx;
     int                 code = UTOFU_ERR_NOT_FOUND;
 
-    if (emu_unlikely(vcq == NULL)) {
-        return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if (emu_unlikely(flags != 0)) {
-        return UTOFU_ERR_INVALID_FLAGS;
-    }
-    if (emu_unlikely(notice == NULL)) {
-        return UTOFU_ERR_INVALID_POINTER;
-    }
     emu_vcq_lock(vcq);
     if (emu_unlikely((vcq->special & ~EMU_SPECIAL_LOCKED) != 0)) {
         code = poll_mrq_special(vcq, notice);
@@ -572,8 +565,13 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         if (++vcq->empty_polls > PATIENCE) {
             __builtin_prefetch(vcq->warm);
         }
-        if (vcq->unpublished) {
-            lanes_publish(vcq);
+        /* Not at once: in an exchange of single messages that would take the line
+         * from the producer for each of them. */
+        if (emu_unlikely(vcq->empty_polls > PUBLISH_PAUSE)) {
+            vcq->empty_polls = PATIENCE;
+            if (vcq->unpublished != 0) {
+                lanes_publish(vcq);
+            }
         }
         if (emu_unlikely(vcq->bell != NULL)) {
             emu_doorbell_polled(vcq);
@@ -582,6 +580,33 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
 out:
     emu_vcq_unlock(vcq);
     return code;
+}
+
+/* The wait for one sender's next notice is written out: what a round takes is how much
+ * later it may be seen. */
+EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice *notice)
+{
+    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+
+    if (emu_unlikely(vcq == NULL)) {
+        return UTOFU_ERR_INVALID_VCQ_HDL;
+    }
+    if (emu_unlikely((flags != 0) || (notice == NULL))) {
+        return (flags != 0) ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER;
+    }
+    if (emu_likely((vcq->special == 0) && (vcq->num_hot <= 1) && (vcq->mrq_head == vcq->mrq_tail) &&
+                   (atomic_load_explicit(&vcq->block->epoch, memory_order_acquire) == vcq->epoch))) {
+        const struct emu_rx_lane *rx = vcq->lanes;
+
+        if (((vcq->num_hot == 0) || (entry_seq(rx->cur) != rx->expect)) &&
+            emu_likely((vcq->bell == NULL) && (vcq->empty_polls < PUBLISH_PAUSE))) {
+            if (++vcq->empty_polls > PATIENCE) {
+                __builtin_prefetch(vcq->warm);
+            }
+            return UTOFU_ERR_NOT_FOUND;
+        }
+    }
+    return poll_mrq(vcq, notice);
 }
 
 EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void **cbdata)
