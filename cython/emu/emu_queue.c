@@ -280,7 +280,7 @@ static EMU_NOINLINE void lanes_sweep(struct emu_vcq *vcq)
     bool     fenced;
 
     vcq->looked = 0;
-    if (!emu_fence_reaches_all()) {
+    if ((vcq->num_hot <= 1) || !emu_fence_reaches_all()) {
         return;
     }
     lanes_publish(vcq);
@@ -392,6 +392,9 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     if (emu_unlikely(epoch != vcq->epoch)) {
         lanes_refresh(vcq, epoch);
     }
+    if (emu_unlikely(vcq->looked >= SWEEP_AFTER)) {
+        lanes_sweep(vcq);
+    }
     n = vcq->num_hot;
     i = vcq->next_lane;
     for (uint32_t k = 0; k < n; k++) {
@@ -402,15 +405,11 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
         i++;
         if (entry_seq(rx->cur) == rx->expect) {
             vcq->next_lane = i;
+            vcq->looked += k;
             return rx;
         }
     }
-    if (n > 1) {
-        vcq->looked += n;
-        if (emu_unlikely(vcq->looked >= SWEEP_AFTER)) {
-            lanes_sweep(vcq);
-        }
-    }
+    vcq->looked += n;
     return NULL;
 }
 
