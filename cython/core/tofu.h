@@ -123,6 +123,9 @@ typedef struct tofu_md_config {
                               first; TOFU_TNI_AUTO: by the process's rank on its
                               node, where the environment tells it */
     unsigned tni_mask;     /* bits of the indices that may be used; 0: all */
+    unsigned max_cqs;      /* that this process may take of the node's; 0: an equal
+                              share, where the environment tells how many
+                              processes there are, else all */
     size_t   stripe_thresh; /* bytes from which on a put or get may use another TNI
                               than that of its iface, or several */
     size_t   arena_chunk;  /* bytes of address space taken at a time for

@@ -69,28 +69,39 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
     return TOFU_OK;
 }
 
-/* A VCQ on a CQ of its own, if another process can still have one that shares a CQ
- * of that TNI: there are 9 CQs a TNI, and who comes last needs a VCQ, too. */
+static _Atomic int tofu_exclusive_cqs; /* that ifaces of this process have */
+
+/* A VCQ on a CQ of its own, if the process may take one more (tofu_md.c). */
 static tofu_status_t tofu_iface_open_exclusive(tofu_iface_t *iface,
                                                utofu_tni_id_t tni)
 {
-    tofu_md_t       *md = iface->md;
-    tofu_status_t   status;
-    utofu_vcq_hdl_t probe;
-    utofu_vcq_id_t  id;
+    tofu_md_t     *md = iface->md;
+    tofu_status_t status;
 
-    status = tofu_vcq_open(md, tni, UTOFU_VCQ_FLAG_EXCLUSIVE, &iface->vcq,
-                           &iface->vcq_id);
+    if (atomic_fetch_add(&tofu_exclusive_cqs, 1) >= (int)md->exclusive_cqs) {
+        status = TOFU_ERR_NO_DEVICE;
+    } else {
+        status = tofu_vcq_open(md, tni, UTOFU_VCQ_FLAG_EXCLUSIVE, &iface->vcq,
+                               &iface->vcq_id);
+    }
     if (status != TOFU_OK) {
-        return status;
+        atomic_fetch_sub(&tofu_exclusive_cqs, 1);
     }
-    if (tofu_vcq_open(md, tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &probe, &id) ==
-        TOFU_OK) {
-        md->fn.free_vcq(probe);
-        return TOFU_OK;
+    iface->exclusive = (status == TOFU_OK);
+    return status;
+}
+
+void tofu_iface_free_vcq(tofu_iface_t *iface)
+{
+    int ret = iface->fn.free_vcq(iface->vcq);
+
+    if (ret != UTOFU_SUCCESS) {
+        tofu_error("utofu_free_vcq(%#llx): %s",
+                   (unsigned long long)iface->vcq_id, tofu_code_name(ret));
     }
-    md->fn.free_vcq(iface->vcq);
-    return TOFU_ERR_NO_DEVICE;
+    if (iface->exclusive) {
+        atomic_fetch_sub(&tofu_exclusive_cqs, 1);
+    }
 }
 
 tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
@@ -104,11 +115,12 @@ tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
      * of the CQ may be other threads'. */
     for (i = 0; (i < tnis) && (iface->owner == iface) &&
                 (status == TOFU_ERR_NO_DEVICE); ++i) {
-        tni    = (iface->first_tni + i) % md->num_tnis;
+        tni    = (iface->first_tni + i) % md->all_tnis;
         status = tofu_iface_open_exclusive(iface, md->tnis[tni]);
     }
+    /* the CQ that the process shares already comes first: each is one process's */
     for (i = 0; (i < tnis) && (status == TOFU_ERR_NO_DEVICE); ++i) {
-        tni    = (iface->first_tni + i) % md->num_tnis;
+        tni = (iface->owner == iface) ? i : iface->first_tni;
         status = tofu_vcq_open(md, md->tnis[tni], UTOFU_VCQ_FLAG_THREAD_SAFE,
                                &iface->vcq, &iface->vcq_id);
         iface->shared_vcq = (status == TOFU_OK);
@@ -237,14 +249,9 @@ static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
 static void tofu_iface_release(tofu_iface_t *iface)
 {
     tofu_md_t *md = iface->md;
-    int       ret;
 
     tofu_iface_delist(iface); /* from here on nobody adds to iface->dereg */
-    ret = md->fn.free_vcq(iface->vcq);
-    if (ret != UTOFU_SUCCESS) {
-        tofu_error("utofu_free_vcq(%#llx): %s",
-                   (unsigned long long)iface->vcq_id, tofu_code_name(ret));
-    }
+    tofu_iface_free_vcq(iface);
     tofu_wakeup_close(iface);
     if (iface->am != NULL) {
         tofu_am_close(iface);
@@ -282,12 +289,12 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     }
     /* ifaces of one md, which are different threads' as a rule, spread */
     pthread_mutex_lock(&md->lock);
-    iface->first_tni = md->opened++ % md->num_tnis;
+    iface->first_tni = md->opened++ % md->all_tnis;
     pthread_mutex_unlock(&md->lock);
-    status = tofu_iface_open_vcq(iface, md->num_tnis);
+    status = tofu_iface_open_vcq(iface, md->all_tnis);
     if (status != TOFU_OK) {
         tofu_error("no VCQ for an iface is left on %u TNIs of this node: %s",
-                   md->num_tnis, tofu_status_string(status));
+                   md->all_tnis, tofu_status_string(status));
         goto err_free;
     }
     if (iface->shared_vcq) {
@@ -318,7 +325,7 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     return TOFU_OK;
 
 err_free_vcq:
-    md->fn.free_vcq(iface->vcq);
+    tofu_iface_free_vcq(iface);
 err_free:
     free(iface);
     return status;

@@ -323,6 +323,7 @@ struct tofu_iface {
     unsigned              index;       /* in md->ifaces */
     uint64_t              generation;
     int                   shared_vcq;  /* of its CQ, and so thread-safe */
+    int                   exclusive;   /* counted in tofu_exclusive_cqs */
     tofu_iface_config_t   config;
     unsigned              mrq_entries;
     unsigned              max_notices;
@@ -757,6 +758,7 @@ tofu_iface_t *tofu_iface_new(tofu_md_t *md, const tofu_iface_config_t *config);
 tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis);
 tofu_status_t tofu_iface_set_limits(tofu_iface_t *iface);
 void tofu_iface_delist(tofu_iface_t *iface);
+void tofu_iface_free_vcq(tofu_iface_t *iface);
 /* The VCQ itself does not work any more. */
 void tofu_iface_fatal(tofu_iface_t *iface, const char *call, int code);
 /* Can an ep of the iface be made to these bytes?  If not, why. */

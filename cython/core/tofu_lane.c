@@ -117,6 +117,7 @@ static tofu_iface_t *tofu_lane_open(tofu_iface_t *iface, unsigned index)
 {
     tofu_md_t    *md   = iface->md;
     tofu_iface_t *lane = tofu_iface_new(md, &iface->config);
+    unsigned     base;
 
     if (lane == NULL) {
         return NULL;
@@ -125,12 +126,14 @@ static tofu_iface_t *tofu_lane_open(tofu_iface_t *iface, unsigned index)
     lane->lane[0]    = NULL;
     lane->lane_index = (uint8_t)index;
     lane->am         = iface->am;
-    lane->first_tni  = (iface->first_tni + index) % md->num_tnis;
+    /* of those on which the process shares a CQ */
+    base             = (iface->first_tni < md->num_tnis) ? iface->first_tni : 0;
+    lane->first_tni  = (base + index) % md->num_tnis;
     if (tofu_iface_open_vcq(lane, 1) != TOFU_OK) {
         goto err_free;
     }
     if (tofu_iface_set_limits(lane) != TOFU_OK) {
-        md->fn.free_vcq(lane->vcq);
+        tofu_iface_free_vcq(lane);
         goto err_free;
     }
     return lane;
@@ -171,7 +174,6 @@ void tofu_lanes_close(tofu_iface_t *iface)
 {
     tofu_iface_t *lane;
     unsigned     i;
-    int          ret;
 
     for (i = 1; i < TOFU_MAX_TNIS; ++i) {
         lane = iface->lane[i];
@@ -180,11 +182,7 @@ void tofu_lanes_close(tofu_iface_t *iface)
         }
         tofu_ops_cancel(lane);
         tofu_iface_delist(lane);
-        ret = lane->fn.free_vcq(lane->vcq);
-        if (ret != UTOFU_SUCCESS) {
-            tofu_error("utofu_free_vcq(%#llx): %s",
-                       (unsigned long long)lane->vcq_id, tofu_code_name(ret));
-        }
+        tofu_iface_free_vcq(lane);
         tofu_peers_free(lane);
         tofu_ops_free(lane);
         free(lane->dereg);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define TOFU_MD_ARENA_CHUNK   ((size_t)16 << 30)
+#define TOFU_TNI_CQS          9u /* of a node: 6.1.2 */
 /* At 6.35 GB/s this takes as long as the further registrations cost. */
 #define TOFU_MD_STRIPE_THRESH ((size_t)256 << 10)
 
@@ -15,6 +16,7 @@ void tofu_md_config_default(tofu_md_config_t *config)
 {
     config->tni           = TOFU_TNI_AUTO;
     config->tni_mask      = 0;
+    config->max_cqs       = 0;
     config->stripe_thresh = TOFU_MD_STRIPE_THRESH;
     config->arena_chunk   = 0;
 }
@@ -96,6 +98,27 @@ static tofu_status_t tofu_md_check_caps(const tofu_md_t *md)
     return TOFU_OK;
 }
 
+/* A number of the first variable that has one; else `otherwise`. */
+static unsigned tofu_md_environment(const char *const *names, size_t count,
+                                    unsigned otherwise)
+{
+    const char    *text;
+    char          *end;
+    unsigned long value;
+    size_t        i;
+
+    for (i = 0; i < count; ++i) {
+        text = getenv(names[i]);
+        if ((text != NULL) && (text[0] != '\0')) {
+            value = strtoul(text, &end, 10);
+            if (*end == '\0') {
+                return (unsigned)(value % 720720); /* divisible by 1 .. 6 */
+            }
+        }
+    }
+    return otherwise;
+}
+
 /* Rank of the process on its node, as starters of parallel programs tell it. */
 static unsigned tofu_md_local_rank(void)
 {
@@ -103,21 +126,40 @@ static unsigned tofu_md_local_rank(void)
         "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK",
         "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"
     };
-    const char    *text;
-    char          *end;
-    unsigned long rank;
-    size_t        i;
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        text = getenv(names[i]);
-        if ((text != NULL) && (text[0] != '\0')) {
-            rank = strtoul(text, &end, 10);
-            if (*end == '\0') {
-                return (unsigned)(rank % 720720); /* divisible by 1 .. 6 */
-            }
-        }
+    return tofu_md_environment(names, sizeof(names) / sizeof(names[0]), 0);
+}
+
+/* Processes on the node, the same way. */
+static unsigned tofu_md_local_size(void)
+{
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMIX_LOCAL_SIZE",
+        "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"
+    };
+
+    return tofu_md_environment(names, sizeof(names) / sizeof(names[0]), 1);
+}
+
+/*
+ * A node has 9 CQs a TNI, and each is one process's (2.2.1): what a process takes,
+ * others of the node don't have.  Its share, at least one, is spent so:
+ *   a shared CQ on each of num_tnis TNIs   md, rails, lanes; and ifaces when no other
+ *                                          CQ is left
+ *   exclusive_cqs                          of ifaces of their own
+ */
+static void tofu_md_share_cqs(tofu_md_t *md, unsigned cqs)
+{
+    unsigned size = tofu_md_local_size();
+
+    if (cqs == 0) {
+        cqs = TOFU_TNI_CQS * md->all_tnis / ((size > 0) ? size : 1);
     }
-    return 0;
+    cqs               = (cqs > 0) ? cqs : 1;
+    md->num_tnis      = (cqs > md->all_tnis) ? md->all_tnis :
+                        (cqs > 1)            ? cqs - 1 :
+                                               1;
+    md->exclusive_cqs = cqs - md->num_tnis;
 }
 
 /* The TNIs that may be used, the preferred one first. */
@@ -146,23 +188,24 @@ static tofu_status_t tofu_md_choose_tni(tofu_md_t *md,
     }
     for (i = 0; (i < count) && (i < TOFU_MAX_TNIS); ++i) {
         if ((config->tni_mask == 0) || (config->tni_mask & (1u << i))) {
-            first                   = (i == index) ? md->num_tnis : first;
-            allowed[md->num_tnis++] = tnis[i];
+            first                   = (i == index) ? md->all_tnis : first;
+            allowed[md->all_tnis++] = tnis[i];
         }
     }
     free(tnis);
-    if (md->num_tnis == 0) {
+    if (md->all_tnis == 0) {
         tofu_error("none of the TNIs of mask %#x can be used, there are %zu",
                    config->tni_mask, count);
         return TOFU_ERR_NO_DEVICE;
     }
     if (index == TOFU_TNI_AUTO) {
-        first = tofu_md_local_rank() % md->num_tnis;
+        first = tofu_md_local_rank() % md->all_tnis;
     }
-    for (i = 0; i < md->num_tnis; ++i) {
-        md->tnis[i] = allowed[(first + i) % md->num_tnis];
+    for (i = 0; i < md->all_tnis; ++i) {
+        md->tnis[i] = allowed[(first + i) % md->all_tnis];
     }
     md->tni = md->tnis[0];
+    tofu_md_share_cqs(md, config->max_cqs);
     ret = md->fn.query_onesided_caps(md->tni, &caps);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_query_onesided_caps(TNI %u): %s", md->tni,
@@ -220,14 +263,17 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     }
     /* registrations come from any thread */
     status = TOFU_ERR_NO_DEVICE;
-    for (i = 0; (i < md->num_tnis) && (status != TOFU_OK); ++i) {
+    for (i = 0; (i < md->all_tnis) && (status != TOFU_OK); ++i) {
         md->tni = md->tnis[i];
         status  = tofu_vcq_open(md, md->tni, UTOFU_VCQ_FLAG_THREAD_SAFE,
                                 &md->vcq, &md->vcq_id);
     }
     if (status != TOFU_OK) {
-        tofu_error("no VCQ for an md is left on %u TNIs of this node: %s",
-                   md->num_tnis, tofu_status_string(status));
+        tofu_error("no VCQ for an md is left on %u TNIs of this node: %s; "
+                   "processes that nobody told how many they are on the node "
+                   "(UCX_UTOFU_MAX_CQS) take up to %u CQs each",
+                   md->all_tnis, tofu_status_string(status),
+                   TOFU_TNI_CQS * md->all_tnis);
         goto err_free;
     }
     status = tofu_scratch_open(md, md->vcq, &md->scratch, &arena);

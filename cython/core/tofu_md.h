@@ -63,7 +63,10 @@ struct tofu_md {
     utofu_tni_id_t             tni;      /* of vcq */
     utofu_tni_id_t             tnis[TOFU_MAX_TNIS]; /* that may be used; from the
                                                        preferred one on */
-    unsigned                   num_tnis;
+    unsigned                   all_tnis;
+    unsigned                   num_tnis; /* of them, on which the process shares a CQ
+                                            of its own: for rails and lanes */
+    unsigned                   exclusive_cqs; /* that its ifaces may take */
     size_t                     stripe_thresh;
     uint8_t                    coords[6]; /* of this node */
     struct utofu_onesided_caps caps;

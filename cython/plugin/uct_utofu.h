@@ -225,6 +225,7 @@ typedef struct uct_utofu_md_config {
     char            *backend;
     unsigned long   tni;
     char            *tnis;
+    unsigned long   max_cqs;
     size_t          stripe_thresh;  /* bytes */
 } uct_utofu_md_config_t;
 

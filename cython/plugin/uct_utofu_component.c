@@ -11,7 +11,7 @@
 
 ucs_status_t ucs_module_global_init(void);
 
-static ucs_config_field_t uct_utofu_md_config_table[6];
+static ucs_config_field_t uct_utofu_md_config_table[7];
 static ucs_config_field_t uct_utofu_iface_config_table[13];
 
 static uct_tl_t uct_utofu_tl = {
@@ -147,6 +147,13 @@ static void uct_utofu_config_init(void)
          "Tofu network interfaces to use for large transfers, and when those "
          "before are used up: \"all\", or indices as in 0,2-4.",
          offsetof(uct_utofu_md_config_t, tnis), string},
+
+        {"MAX_CQS", "auto",
+         "Completion queues that this process may take of the 54 of its node. "
+         "\"auto\" is an equal share where the starter of a parallel program "
+         "tells in the environment how many processes are on the node, else "
+         "all.",
+         offsetof(uct_utofu_md_config_t, max_cqs), count},
 
         {"STRIPE_THRESH", "auto",
          "Size from which on a put or get may travel by another network "

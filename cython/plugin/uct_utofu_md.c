@@ -7,6 +7,7 @@
 #include "uct_utofu.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -347,6 +348,14 @@ static ucs_status_t uct_utofu_md_core_config(const uct_utofu_md_config_t *config
             return UCS_ERR_INVALID_PARAM;
         }
         core_config->tni = config->tni;
+    }
+    if (config->max_cqs != UCT_UTOFU_COUNT_AUTO) {
+        if ((config->max_cqs == 0) || (config->max_cqs > UINT_MAX)) {
+            uct_utofu_error("UCX_UTOFU_MAX_CQS: %lu is not possible",
+                            config->max_cqs);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        core_config->max_cqs = config->max_cqs;
     }
     if (!uct_utofu_parse_tnis(config->tnis, &core_config->tni_mask)) {
         uct_utofu_error("UCX_UTOFU_TNIS: \"%s\" is neither \"all\" nor "

@@ -53,7 +53,7 @@ def test_capabilities(info):
 
 def test_configuration(info):
     text = info("-cf").out
-    for name, value in [("BACKEND", ""), ("TNI", "auto"), ("TNIS", "all"),
+    for name, value in [("BACKEND", ""), ("TNI", "auto"), ("TNIS", "all"), ("MAX_CQS", "auto"),
                         ("STRIPE_THRESH", "auto"), ("ALLOC", "md,thp,mmap,heap"),
                         ("AM_SEG_SIZE", "auto"), ("RX_SLOTS", "auto"),
                         ("RX_SHORT_SLOTS", "auto"), ("TX_BOUNCE", "auto"),
