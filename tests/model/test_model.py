@@ -40,6 +40,7 @@ def test_every_state(name):
     assert seen.moves["read"] > 0 and seen.moves["end"] > 0
     if CASES[name].system.deaths:
         assert seen.moves["die"] > 0 and seen.moves["lose"] > 0
+    assert (seen.moves.get("idle", 0) > 0) == CASES[name].system.idle
 
 
 @pytest.mark.timeout(300)
@@ -101,6 +102,7 @@ systems = st.builds(
     restarts=st.integers(0, 1),
     leave=st.booleans(),
     recall_always=st.booleans(),
+    idle=st.booleans(),
 )
 
 

@@ -83,6 +83,15 @@ CASES = {
         "slots are asked back and given back at any time",
         System(_sizes(), ((1,), (1,)), leave=True, recall_always=True),
     ),
+    "idle": Case(
+        "slots are given back between messages, also those that others wait for",
+        System(_sizes(slots=2), ((2,), (1,)), idle=True),
+    ),
+    "idle_death": Case(
+        "the same while a sender may die",
+        System(_sizes(), ((1,), (1,)), deaths=1, idle=True),
+        large=True,
+    ),
     "budget": Case(
         "one silent put at a time may turn into an error",
         System(_sizes(slots=2, budget=1), ((2,), (1,)), deaths=1),

@@ -33,6 +33,9 @@ class System(NamedTuple):
         slots back.
     recall_always : bool
         Slots may be asked back at any time, not only when somebody waits.
+    idle : bool
+        A sender may give its slots back at any time when nobody of it waits for
+        credit, as the core does with a channel that was not used for long.
     """
 
     sizes: Sizes
@@ -41,6 +44,7 @@ class System(NamedTuple):
     restarts: int = 0
     leave: bool = False
     recall_always: bool = False
+    idle: bool = False
 
 
 class State(NamedTuple):
@@ -55,7 +59,7 @@ class State(NamedTuple):
 
 
 # Moves that need not happen: a run without them must come to an end too.
-OPTIONAL = frozenset({"die", "lose", "restart"})
+OPTIONAL = frozenset({"die", "lose", "restart", "idle"})
 
 
 def initial(system: System) -> State:
@@ -100,6 +104,8 @@ def moves(system: System, state: State) -> list[tuple]:
             s.recall == s.nonce or (system.leave and not any(s.todo))
         ):
             found.append(("release", i))
+        elif system.idle and s.state == p.OPEN and not s.want:
+            found.append(("idle", i))
     found += _receiver_moves(system, state)
     return found
 
@@ -191,7 +197,7 @@ def apply(system: System, state: State, move: tuple) -> State:
         return _posted(state, *p.turn(system.sizes, s, move[2]))
     if name == "channel":
         return _posted(state, *p.channel_step(system.sizes, s))
-    if name == "release":
+    if name in ("release", "idle"):
         return _with_sender(state, p.release(system.sizes, s))
     if name == "die":
         gone = p.Sender(i, alive=False, incarnation=s.incarnation, sent=s.sent)
