@@ -3,7 +3,8 @@
 
 ``sizes`` holds its constants, ``protocol`` the steps of senders and receiver as
 pure functions, ``system`` the network and the deaths of processes, ``explore`` the
-search, ``cases`` what is searched.  Needs nothing native.
+search, ``cases`` what is searched.  ``keep`` searches the ring of large slots while
+messages are kept.  Needs nothing native.
 """
 
 from uct_tofu.model.explore import Found, Result, explore, walk

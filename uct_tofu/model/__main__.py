@@ -9,6 +9,13 @@ import click
 
 from uct_tofu.model.cases import CASES, FINDS, mutant
 from uct_tofu.model.explore import Found, TooLarge, explore
+from uct_tofu.model.keep import (
+    KEEP_MUTATIONS,
+    LARGE_RINGS,
+    RINGS,
+    explore_ring,
+    mutant_ring,
+)
 from uct_tofu.model.sizes import MUTATIONS
 
 PROPERTIES = (
@@ -17,13 +24,14 @@ PROPERTIES = (
     "one notice at most per slot and per entry, errors within their budget",
     "from every state there is a way to the end by the protocol's own steps",
     "what a dead sender held comes back when somebody waits for it",
+    "kept messages are not written over, and take nobody his last slot",
 )
 
 
-def _run(name: str, system, limit: int) -> tuple[str, bool]:
+def _run(name: str, system, limit: int, search=explore) -> tuple[str, bool]:
     began = time.monotonic()
     try:
-        seen = explore(system, limit)
+        seen = search(system, limit)
     except Found as found:
         return str(found), True
     except TooLarge as reason:
@@ -52,6 +60,10 @@ def main(names, large, mutations, limit):
             report, found = _run(name, mutant(name), limit)
             click.echo(f"{name} ({text}), case {FINDS[name]}:\n{report}\n")
             failed |= not found
+        for name, text in KEEP_MUTATIONS.items():
+            report, found = _run(name, mutant_ring(name), limit, explore_ring)
+            click.echo(f"{name} ({text}), kept messages:\n{report}\n")
+            failed |= not found
         raise SystemExit(failed)
     for name, case in CASES.items():
         if name in names or (not names and (large or not case.large)):
@@ -59,6 +71,12 @@ def main(names, large, mutations, limit):
             report, found = _run(name, case.system, limit)
             click.echo(report)
             failed |= found
+    rings = {**RINGS, **LARGE_RINGS} if large else RINGS
+    for name, ring in {} if names else rings.items():
+        click.echo(f"{name}: {ring.count} large slots, messages are kept")
+        report, found = _run(name, ring, limit, explore_ring)
+        click.echo(report)
+        failed |= found
     if not failed:
         click.echo("These hold in every state:")
         for text in PROPERTIES:
