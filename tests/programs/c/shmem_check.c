@@ -4,7 +4,7 @@
  * non-blocking transfers, point-to-point waits, barriers and collectives.
  *
  * PEs stand in a ring.  Each checks what came to it; the end is told by one line
- * of every PE, before shmem_finalize, which crashes with stock UCX (docs/mpi.md).
+ * of every PE, before shmem_finalize, which may crash with stock UCX (docs/mpi.md).
  */
 #include <stdint.h>
 #include <stdio.h>
