@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import re
 import struct
+import subprocess
+import sys
 import time
 import weakref
 
@@ -539,3 +541,45 @@ def test_objects_cannot_be_made_by_hand():
     for cls in (Memory,):
         with pytest.raises(TypeError):
             cls()
+
+
+SHARE = """
+import sys
+from uct_tofu import Iface, MemoryDomain
+domain = MemoryDomain()
+iface = Iface(domain)
+domain.alloc(1 << 20)
+print("ok", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_full_node(tmp_path):
+    """48 processes of a node, as a starter numbers them, all find a place."""
+    environment = dict(
+        os.environ,
+        UTOFU_EMU_JOB=f"full{os.getpid()}",
+        UTOFU_EMU_NODE="0",
+        UCT_TOFU_BACKEND="emulator",
+        MPI_LOCALNRANKS="48",
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SHARE],
+            env={**environment, "MPI_LOCALRANKID": str(rank)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        for rank in range(48)
+    ]
+    try:
+        assert [p.stdout.readline() for p in processes] == ["ok\n"] * 48
+        for process in processes:
+            process.stdin.close()
+        assert [process.wait(60) for process in processes] == [0] * 48
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
