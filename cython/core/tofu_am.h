@@ -22,8 +22,8 @@
  * read (tofu_attr_bound adds these up).  Who waits for credit waits in memory of
  * its own.  When nothing is left to lend, the receiver asks for slots back by a
  * word in a sender's mailbox (a put with local notice, so that a dead sender is
- * found and what it held is taken back); senders look at these words ten times a
- * second, and whenever they are out of credit.
+ * found and what it held is taken back); senders look at these words every tick, at
+ * 32 channels a time, and whenever they are out of credit.
  *
  * A handler may keep a message in its large slot.  That slot is passed over in
  * the ring: see tofu_am_keep.c.

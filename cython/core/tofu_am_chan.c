@@ -126,6 +126,9 @@ void tofu_chan_want(tofu_chan_t *chan)
         chan->since_ms = am->iface->now_ms;
     }
     if (chan->state != TOFU_CHAN_IDLE) {
+        if (chan->state == TOFU_CHAN_ASKED) {
+            tofu_chan_wait(chan); /* the answer is awaited now */
+        }
         return;
     }
     if (tofu_mailbox_get(am, &chan->mailbox_index, &chan->mailbox) != TOFU_OK) {
@@ -417,6 +420,11 @@ unsigned tofu_chans_progress(tofu_iface_t *iface)
         } else if (chan->state == TOFU_CHAN_ASKED) {
             moved = tofu_chan_poll_answer(chan);
         }
+        if ((chan->state == TOFU_CHAN_ASKED) && !chan->want) {
+            /* It gives slots back, and the peer may sleep: there can be thousands
+             * of such, so that only the tick looks at them. */
+            tofu_list_del(link);
+        }
         count += (unsigned)moved;
     }
     return count;
@@ -477,7 +485,11 @@ void tofu_chans_tick(tofu_iface_t *iface)
         if (chan->state == TOFU_CHAN_OPEN) {
             tofu_chan_tick_open(chan, iface->now_ms);
         }
-        if ((chan->want || (chan->state == TOFU_CHAN_ASKED)) &&
+        if ((chan->state == TOFU_CHAN_ASKED) && !chan->want &&
+            tofu_chan_poll_answer(chan)) {
+            continue;
+        }
+        if (chan->want &&
             (iface->now_ms - chan->since_ms >= TOFU_AM_PROBE_MS)) {
             /* a post may fail the peer, and take its channel out of the list */
             if (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u, 0) ==

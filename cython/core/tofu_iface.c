@@ -367,6 +367,10 @@ void tofu_iface_get_stats(tofu_iface_t *iface, tofu_iface_stats_t *stats)
     for (i = 0; i < TOFU_MAX_TNIS; ++i) {
         if (iface->lane[i] != NULL) {
             stats->posts += iface->lane[i]->posts;
+            if (i > 0) {
+                stats->notices     += iface->lane[i]->stats.notices;
+                stats->tcq_entries += iface->lane[i]->stats.tcq_entries;
+            }
             ++stats->vcqs;
         }
     }

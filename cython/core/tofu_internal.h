@@ -332,7 +332,7 @@ struct tofu_iface {
 
     tofu_link_t           eps;         /* all */
     tofu_link_t           used;        /* with targets */
-    tofu_link_t           turns;       /* to be served by progress, round robin */
+    tofu_link_t           turns;       /* to be served by progress, the oldest first */
     tofu_link_t           failed;      /* err_cb to be called */
     tofu_link_t           done;        /* ops to complete in progress */
     tofu_link_t           waiters;     /* of tofu_iface_flush */
