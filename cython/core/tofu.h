@@ -415,8 +415,8 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
 tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
                             tofu_completion_t *comp);
 tofu_status_t tofu_ep_fence(tofu_ep_t *ep);
-/* Make the ep fail with CANCELED, as if its peer had been lost: err_cb is called
- * from progress, operations in flight complete with an error, each when its
+/* Make the ep fail with CANCELED, as if its peer had been lost, in the next
+ * progress: err_cb is called from there, operations in flight complete with an error, each when its
  * buffers are free.  OK also for an ep that failed before. */
 tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep);
 /* Ask whether the peer is there, without waiting for the answer: OK - asked, and

@@ -151,6 +151,10 @@ void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status)
     if (ep->flags & TOFU_EP_FAILED) {
         return;
     }
+    if (ep->flags & TOFU_EP_DOOMED) { /* this comes first */
+        ep->flags &= (uint8_t)~TOFU_EP_DOOMED;
+        tofu_list_del(&ep->failed);
+    }
     tofu_debug("ep %p to VCQ %#llx failed: %s", (void *)ep,
                (unsigned long long)ep->peer->vcq_id,
                tofu_status_string(status));
@@ -183,9 +187,11 @@ void tofu_ep_close(tofu_ep_t *ep, tofu_status_t status)
 
 tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep)
 {
-    if (!(ep->flags & TOFU_EP_FAILED)) {
+    if (!(ep->flags & (TOFU_EP_FAILED | TOFU_EP_DOOMED))) {
         tofu_ops_spoil_ep(ep->iface, ep, TOFU_ERR_CANCELED);
-        tofu_ep_fail(ep, TOFU_ERR_CANCELED);
+        ep->flags |= TOFU_EP_DOOMED;
+        tofu_list_add(&ep->iface->failed, &ep->failed);
+        ep->iface->work |= TOFU_WORK_DONE;
     }
     return TOFU_OK;
 }

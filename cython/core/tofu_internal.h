@@ -210,6 +210,7 @@ enum {
     TOFU_EP_AM_FIRST = 0x10, /* the next AM is the first since a flush */
     TOFU_EP_ARMED    = 0x20, /* a fence that matters to other targets only */
     TOFU_EP_ORPHAN   = 0x40, /* destroyed, but for an early message to be sent */
+    TOFU_EP_DOOMED   = 0x80, /* invalidated: fails in the next progress */
     /* what RMA and AM must look at: */
     TOFU_EP_STOP     = TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE |
                        TOFU_EP_FENCE,

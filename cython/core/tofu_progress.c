@@ -83,7 +83,9 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
     while (!tofu_list_empty(&iface->failed)) {
         tofu_ep_t *ep = tofu_container(iface->failed.next, tofu_ep_t, failed);
         tofu_list_del(&ep->failed);
-        if (ep->flags & TOFU_EP_ORPHAN) {
+        if (ep->flags & TOFU_EP_DOOMED) {
+            tofu_ep_fail(ep, TOFU_ERR_CANCELED); /* comes again */
+        } else if (ep->flags & TOFU_EP_ORPHAN) {
             tofu_ep_destroy(ep);
         } else if (iface->config.err_cb != NULL) {
             iface->config.err_cb(iface->config.err_arg, ep,
