@@ -266,9 +266,12 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
         return false;
     }
     peer = vcq->last;
-    r    = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
-    dst  = (char *)r->base + to;
-    if (emu_unlikely((atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen) || (r->tag != high) ||
+    if (emu_unlikely(atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen)) {
+        return false; /* or there is none yet, and so no regions */
+    }
+    r   = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
+    dst = (char *)r->base + to;
+    if (emu_unlikely((r->tag != high) ||
                      (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) || (to - r->wbegin >= r->wspan) ||
                      (length > r->wspan - (to - r->wbegin)) || (((uintptr_t)dst | length) & 7) ||
                      (vcq->toq_left == 0) || (peer->tx.lane == NULL))) {
