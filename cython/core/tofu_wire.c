@@ -52,7 +52,8 @@ uint32_t tofu_wire_checksum(const void *data, size_t size)
 /*
  * rkey, 48 bytes and 16 for each further rail that the md may have:
  * 0 magic(4) 4 version(2) 6 flags(2) 8 base(8) 16 length(8) 24 vcq_id(8)
- * 32 stadd(8) 40 rails(4) 44 checksum(4), of what is before and after it
+ * 32 stadd(8) 40 rails(2) 42 rails that there is room for(2)
+ * 44 checksum(4), of what is before and after it
  * 48 ... of each rail: vcq_id(8) stadd(8); then zeros
  */
 size_t tofu_rkey_packed_size(const tofu_md_t *md)
@@ -60,10 +61,10 @@ size_t tofu_rkey_packed_size(const tofu_md_t *md)
     return TOFU_RKEY_SIZE + (md->num_tnis - 1) * TOFU_RKEY_RAIL_SIZE;
 }
 
-static uint32_t tofu_rkey_checksum(const unsigned char *p, unsigned rails)
+static uint32_t tofu_rkey_checksum(const unsigned char *p, unsigned room)
 {
     return tofu_wire_checksum(p, 44) ^
-           (tofu_wire_checksum(p + 48, rails * TOFU_RKEY_RAIL_SIZE) * 3);
+           (tofu_wire_checksum(p + 48, room * TOFU_RKEY_RAIL_SIZE) * 3);
 }
 
 void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
@@ -79,7 +80,8 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
     tofu_wire_put(p + 16, memh->length, 8);
     tofu_wire_put(p + 24, memh->md->vcq_id, 8);
     tofu_wire_put(p + 32, memh->stadd, 8);
-    tofu_wire_put(p + 40, memh->num_rails, 4);
+    tofu_wire_put(p + 40, memh->num_rails, 2);
+    tofu_wire_put(p + 42, memh->md->num_tnis - 1, 2);
     for (i = 0; i < memh->num_rails; ++i) {
         tofu_wire_put(p + 48 + i * TOFU_RKEY_RAIL_SIZE,
                       memh->md->rail[memh->rail[i].rail].vcq_id, 8);
@@ -87,7 +89,7 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
     }
     used = 48 + i * TOFU_RKEY_RAIL_SIZE;
     memset(p + used, 0, tofu_rkey_packed_size(memh->md) - used);
-    tofu_wire_put(p + 44, tofu_rkey_checksum(p, i), 4);
+    tofu_wire_put(p + 44, tofu_rkey_checksum(p, memh->md->num_tnis - 1), 4);
 }
 
 tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
@@ -95,7 +97,7 @@ tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
 {
     const unsigned char *p = buffer;
     tofu_rkey_t         *rkey;
-    uint64_t            flags, rails;
+    uint64_t            flags, rails, room;
     unsigned            i;
 
     if ((buffer == NULL) || ((size != 0) && (size < TOFU_RKEY_SIZE))) {
@@ -112,10 +114,11 @@ tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,
         return TOFU_ERR_INVALID_PARAM;
     }
     flags = tofu_wire_get(p + 6, 2);
-    rails = tofu_wire_get(p + 40, 4);
-    if ((rails > TOFU_MAX_TNIS - 1) ||
-        ((size != 0) && (size < TOFU_RKEY_SIZE + rails * TOFU_RKEY_RAIL_SIZE)) ||
-        (tofu_wire_get(p + 44, 4) != tofu_rkey_checksum(p, (unsigned)rails)) ||
+    rails = tofu_wire_get(p + 40, 2);
+    room  = tofu_wire_get(p + 42, 2);
+    if ((room > TOFU_MAX_TNIS - 1) || (rails > room) ||
+        ((size != 0) && (size < TOFU_RKEY_SIZE + room * TOFU_RKEY_RAIL_SIZE)) ||
+        (tofu_wire_get(p + 44, 4) != tofu_rkey_checksum(p, (unsigned)room)) ||
         (flags & ~(uint64_t)TOFU_MEM_READ_ONLY)) {
         tofu_error("rkey is damaged (checksum)");
         return TOFU_ERR_INVALID_PARAM;
