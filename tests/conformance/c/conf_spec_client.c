@@ -270,6 +270,7 @@ CONF_TEST("9.5", client_mixture, 4,
     num = (num > 6) ? 6 : num;
     for (t = 0; t < num; t++) {
         conf_vcq_open(&vcqs[t], t, UTOFU_VCQ_FLAG_THREAD_SAFE);
+        words[t][conf_rank] = 1000 + conf_rank; /* before anybody gets it */
         conf_reg_all(&vcqs[t], words[t], sizeof(words[t]), stadds[t]);
     }
     conf_barrier();
@@ -285,7 +286,6 @@ CONF_TEST("9.5", client_mixture, 4,
                 if (p == (unsigned)conf_rank) {
                     continue;
                 }
-                words[t][conf_rank] = 1000 + conf_rank;
                 CONF_POST(v->hdl, utofu_put(v->hdl, v->peer[p],
                                             stadds[t][conf_rank] + 8 * conf_rank,
                                             rmt, 8, r, all |

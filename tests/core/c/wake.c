@@ -225,6 +225,7 @@ static void busy(struct ctx *ctx)
         send_message(&s, 0, 1);
         core_barrier(ctx);
         send_message(&s, 0, 2);
+        core_flush(ctx, ctx->ep[0]); /* it is there, in the strict mode too */
         core_barrier_asleep(ctx);
     }
     core_barrier(ctx);
