@@ -170,7 +170,6 @@ tofu_status_t tofu_iface_set_limits(tofu_iface_t *iface)
     iface->mrq_entries = tofu_attr_mrq_entries();
     tofu_attr_bound(iface);
     iface->posts_limit = iface->post_budget;
-    iface->burst       = 1;
     iface->early_skip  = config->early_complete ? 0 : UINT32_MAX; /* never */
     return tofu_iface_enlist(iface);
 }

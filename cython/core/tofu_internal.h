@@ -291,7 +291,6 @@ struct tofu_iface {
     uint64_t              sn;
     uint32_t              inflight;
     uint32_t              work;        /* TOFU_WORK_* */
-    unsigned              burst;       /* notices that progress reads at most */
     uint64_t              calls;       /* of progress: the clock, stats.polls */
     uint32_t              post_budget;
     uint32_t              early_skip;  /* posts until tofu_op_early tries again */

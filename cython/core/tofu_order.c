@@ -218,10 +218,8 @@ tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp)
     tofu_link_t   *link, *next;
     tofu_status_t status;
 
-    for (link = iface->turns.next; link != &iface->turns; link = link->next) {
-        if (tofu_container(link, tofu_ep_t, turn)->flags & TOFU_EP_MORE) {
-            return TOFU_ERR_NO_RESOURCE; /* an operation is posted in part */
-        }
+    if (iface->num_turns > 0) {
+        return TOFU_ERR_NO_RESOURCE; /* posted in part, or queued before this */
     }
     for (link = iface->used.next; link != &iface->used; link = next) {
         tofu_ep_t *ep = tofu_container(link, tofu_ep_t, used);

@@ -207,7 +207,7 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
         } else if (!tofu_iface_notice(iface, notice, code)) {
             break;
         }
-        if (++count >= iface->burst) {
+        if (++count >= TOFU_NOTICES_MAX) {
             break;
         }
         if (TOFU_UNLIKELY(iface->stashed)) {
@@ -221,13 +221,6 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
             iface->posts_limit = iface->posts + iface->post_budget;
             break;
         }
-    }
-    /* Who waits for an answer does something about one message before he looks for
-     * another; in a stream a few are taken at a time. */
-    if (count < iface->burst) {
-        iface->burst = 1;
-    } else if (iface->burst < TOFU_NOTICES_MAX) {
-        iface->burst *= 2;
     }
     iface->stats.notices += count;
     if (TOFU_UNLIKELY(count > iface->stats.mrq_peak)) {
@@ -253,7 +246,6 @@ unsigned tofu_iface_progress(tofu_iface_t *iface)
         return tofu_iface_progress_notices(iface, &notice, code);
     }
     iface->posts_limit = iface->posts + iface->post_budget;
-    iface->burst       = 1;
     if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=

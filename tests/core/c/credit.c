@@ -203,6 +203,8 @@ static void second_waiter(struct ctx *ctx)
         CHECK_EQ(tofu_ep_am_short(ep[i], 1, 0, NULL, 0), TOFU_ERR_NO_RESOURCE);
         CHECK_OK(tofu_ep_pending_add(ep[i], &waiting[i].req));
     }
+    /* what is queued was sent before this, too */
+    CHECK_EQ(tofu_iface_flush(sender[0], NULL), TOFU_ERR_NO_RESOURCE);
     while (received[0] < 3) {
         tofu_iface_progress(ctx->iface);
     }
