@@ -606,7 +606,8 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
  * in a bounce buffer, which goes as soon as they are granted: programs send the
  * first message of a new ep without being ready to hear that there is no room.
  * A quarter of the bounce buffers may be in such use, so that peers which do not
- * answer can't take those that others need.
+ * answer can't take those that others need.  Who uses the event descriptor is told
+ * that there is no room: it may not call progress until something comes to it.
  */
 
 /* A bounce buffer, if a send that was refused with `status` may be left in it. */
@@ -618,6 +619,7 @@ static tofu_bounce_t *tofu_am_early_begin(tofu_ep_t *ep, tofu_status_t status,
     tofu_iface_t      *iface = ep->iface;
 
     if ((status != TOFU_ERR_NO_RESOURCE) || (id >= TOFU_AM_ID_MAX) ||
+        (iface->wakeup != NULL) ||
         (ep->flags & (TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE)) ||
         (ep->starved == 0) || (ep->starved & ~credit) ||
         (chan == &iface->am->no_chan) || (chan->state == TOFU_CHAN_IDLE) ||
