@@ -231,7 +231,8 @@ static void forger(struct ctx *ctx)
 
     wait_stage(ctx, 5); /* credits and answers that were never given */
     i    = (unsigned)get(ctx, WORD_MAILBOX) * 64;
-    word = 5000 | (5000ull << 24) | (get(ctx, WORD_NONCE) & 0xffff) << 48;
+    word = 5000 | (((get(ctx, WORD_NONCE) >> 32) + 128) & 0xff) << 24 |
+           (get(ctx, WORD_NONCE) & 0xffff) << 48;
     poke(&f, TOFU_STAG_MAILBOX, i, &word, 8, 0, 0);
     word = (get(ctx, WORD_NONCE) + 2) << 32 | TOFU_ANSWER_RELEASED;
     poke(&f, TOFU_STAG_MAILBOX, i + 32, &word, 8, 0, 0);
@@ -311,7 +312,8 @@ static void victim(struct ctx *ctx)
     CHECK((chan->cls[0].left == 0) || (chan->cls[1].left == 0));
     CHECK_EQ(chan->state, TOFU_CHAN_OPEN);
     set(ctx, WORD_MAILBOX, chan->mailbox_index);
-    set(ctx, WORD_NONCE, chan->nonce);
+    /* and the count of large ones, so that the forger can be far from it */
+    set(ctx, WORD_NONCE, chan->nonce | (uint64_t)chan->cls[1].acked << 32);
     set(ctx, WORD_STAGE, 5);
     WAIT_FOR(ctx, 20, get(ctx, WORD_DONE) == 5);
     for (end = core_now() + 0.05; core_now() < end;) {
@@ -326,7 +328,7 @@ static void victim(struct ctx *ctx)
         CHECK(core_now() < end);
     }
     CHECK_EQ(chan->state, TOFU_CHAN_OPEN);
-    CHECK_EQ(chan->nonce, get(ctx, WORD_NONCE));
+    CHECK_EQ(chan->nonce, get(ctx, WORD_NONCE) & 0xffffffffu);
     CHECK_EQ(ctx->ep_errors, 0);
 
     /* rank 2 does not call progress now, so the answer is the forged one */
