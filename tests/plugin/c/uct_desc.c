@@ -157,7 +157,8 @@ int main(int argc, char **argv)
         uint64_t seen = expected;
 
         WAIT(&node, NULL, expected > seen);
-        if ((num_kept > 0) && (expected % 5 == 0)) {
+        /* after every five messages, however many come at a time */
+        if ((num_kept > 0) && (expected / 5 > seen / 5)) {
             release(expected % num_kept);
         }
     }
@@ -165,7 +166,7 @@ int main(int argc, char **argv)
         release(0);
     }
     if (atoi(argv[4])) {
-        CHECK(total_kept > 0);
+        CHECK(total_kept > COUNT / 50);
     } else {
         CHECK(offered == 0);
     }
