@@ -222,6 +222,14 @@ static uint64_t tofu_dl_emulator_network(void)
     return tofu_dl_hash(hash, text, strlen(text));
 }
 
+static int tofu_dl_timed(void)
+{
+    const char *timing = getenv("UTOFU_EMU_TIMING");
+
+    return (timing != NULL) && (timing[0] != '\0') && strcmp(timing, "0") &&
+           strcmp(timing, "off");
+}
+
 /* Load one library.  Returns 0 and fills backend, or -1 with the reason noted.
  * A library that turns out to be of no use stays loaded: it may have started
  * threads, and unloading it would pull the code from under them. */
@@ -254,6 +262,7 @@ static int tofu_dl_open(enum tofu_backend_kind kind, const char *emulator,
         return -1;
     }
     backend->kind       = kind;
+    backend->timed      = (kind == TOFU_BACKEND_EMULATOR) && tofu_dl_timed();
     backend->network_id = (kind == TOFU_BACKEND_TOFU) ?
                                   TOFU_DL_NETWORK_ID :
                                   tofu_dl_emulator_network();

@@ -242,6 +242,10 @@ typedef struct tofu_iface_attr {
     double   bandwidth;           /* bytes per second of one iface */
     double   overhead;            /* seconds of CPU per post */
     double   recv_overhead;       /* seconds of CPU per arrival */
+    double   rma_overhead;        /* put and get of memory that the program */
+    double   rma_bandwidth;       /* brought, neither alloc nor a memfd of it */
+    double   am_bandwidth;        /* active messages larger than short ones */
+    double   am_zcopy_overhead;   /* seconds of CPU per am_zcopy */
     unsigned mrq_entries;         /* of the VCQ, and the bound that ... */
     unsigned max_notices;         /* ... can be in flight towards it */
 } tofu_iface_attr_t;

@@ -9,27 +9,62 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Seconds, and bytes per second.  The only table of such figures. */
-static const struct {
-    double latency, bandwidth, overhead, recv_overhead, reg_overhead, reg_growth;
+/* Seconds, and bytes per second.  The only table of such figures.  The emulator
+ * has two rows: what it takes in the timed mode is the machine's time, but for
+ * registration. */
+enum { TOFU_PERF_TOFU, TOFU_PERF_TIMED, TOFU_PERF_FAST };
+
+static const struct tofu_attr_perf {
+    double latency, bandwidth, overhead, recv_overhead;
+    double rma_overhead, rma_bandwidth; /* memory that the program brought */
+    double am_bandwidth, am_zcopy_overhead;
+    double reg_overhead, reg_growth;
 } tofu_attr_perf[] = {
-    [TOFU_BACKEND_TOFU] = {
+    [TOFU_PERF_TOFU] = {
         .latency       = 0.49e-6,  /* put of 8 bytes, best case: CLUSTER 2018 */
         .bandwidth     = 6.35e9,   /* plateau of one link, uTofu and IMB */
         .overhead      = 0.15e-6,  /* one post: UTF's raw output */
         .recv_overhead = 0.08e-6,  /* one successful poll: assumed */
+        .rma_overhead  = 0.15e-6,  /* all memory is the same to a TNI */
+        .rma_bandwidth = 6.35e9,
+        .am_bandwidth  = 6.35e9,
+        .am_zcopy_overhead = 0.3e-6, /* two posts */
         .reg_overhead  = 31e-6,    /* first registration: UTF's raw output */
         .reg_growth    = 34e-12    /* 604 us seen for 16 MiB: the same */
     },
-    [TOFU_BACKEND_EMULATOR] = { /* x86-64 virtual machine, 2 cores of Zen 5 */
+    [TOFU_PERF_TIMED] = { /* the same, but that registering is a system call */
+        .latency       = 0.49e-6,
+        .bandwidth     = 6.35e9,
+        .overhead      = 0.15e-6,
+        .recv_overhead = 0.08e-6,
+        .rma_overhead  = 0.15e-6,
+        .rma_bandwidth = 6.35e9,
+        .am_bandwidth  = 6.35e9,
+        .am_zcopy_overhead = 0.3e-6, /* two posts */
+        .reg_overhead  = 3.7e-6,
+        .reg_growth    = 0
+    },
+    [TOFU_PERF_FAST] = { /* x86-64 virtual machine, 2 cores of Zen 5 */
         .latency       = 55e-9,    /* perf/speed_table.py: put_lat 8 B */
         .bandwidth     = 70e9,     /* perf/speed_table.py: put_bw 1 MiB */
         .overhead      = 11e-9,    /* perf/speed_table.py: put_bw 8 B */
         .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
+        .rma_overhead  = 1.2e-6,   /* access through the kernel, with UCP's steps */
+        .rma_bandwidth = 30e9,     /* the kernel's copy: perf/protocol_sweep.py */
+        .am_bandwidth  = 20e9,     /* perf/am_table.py: am_bw 8 KiB */
+        .am_zcopy_overhead = 90e-9, /* header and data, each with its checks */
         .reg_overhead  = 3.7e-6,   /* utofu_reg_mem + dereg, 4 KiB .. 16 MiB */
         .reg_growth    = 0
     }
 };
+
+static const struct tofu_attr_perf *tofu_attr_row(const tofu_md_t *md)
+{
+    return &tofu_attr_perf[(md->backend->kind == TOFU_BACKEND_TOFU) ?
+                                   TOFU_PERF_TOFU :
+                           md->backend->timed ? TOFU_PERF_TIMED :
+                                                TOFU_PERF_FAST];
+}
 
 void tofu_attr_md(const tofu_md_t *md, tofu_md_attr_t *attr)
 {
@@ -37,13 +72,13 @@ void tofu_attr_md(const tofu_md_t *md, tofu_md_attr_t *attr)
     attr->rkey_packed_size = tofu_rkey_packed_size(md);
     attr->max_alloc        = TOFU_MAX_ZCOPY;
     attr->max_reg          = TOFU_MAX_ZCOPY;
-    attr->reg_overhead     = tofu_attr_perf[md->backend->kind].reg_overhead;
-    attr->reg_growth       = tofu_attr_perf[md->backend->kind].reg_growth;
+    attr->reg_overhead     = tofu_attr_row(md)->reg_overhead;
+    attr->reg_growth       = tofu_attr_row(md)->reg_growth;
 }
 
 void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
 {
-    unsigned kind = iface->md->backend->kind;
+    const struct tofu_attr_perf *perf = tofu_attr_row(iface->md);
 
     memset(attr, 0, sizeof(*attr));
     attr->max_put_short   = TOFU_MAX_SHORT;
@@ -60,11 +95,15 @@ void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
     attr->am_max_iov      = TOFU_MAX_IOV;
     attr->iface_addr_len  = TOFU_ADDRESS_SIZE;
     attr->device_addr_len = TOFU_DEVICE_SIZE;
-    attr->latency         = tofu_attr_perf[kind].latency;
+    attr->latency         = perf->latency;
     attr->latency_per_ep  = 0;
-    attr->bandwidth       = tofu_attr_perf[kind].bandwidth;
-    attr->overhead        = tofu_attr_perf[kind].overhead;
-    attr->recv_overhead   = tofu_attr_perf[kind].recv_overhead;
+    attr->bandwidth       = perf->bandwidth;
+    attr->overhead        = perf->overhead;
+    attr->recv_overhead   = perf->recv_overhead;
+    attr->rma_overhead    = perf->rma_overhead;
+    attr->rma_bandwidth   = perf->rma_bandwidth;
+    attr->am_bandwidth    = perf->am_bandwidth;
+    attr->am_zcopy_overhead = perf->am_zcopy_overhead;
     attr->mrq_entries     = iface->mrq_entries;
     attr->max_notices     = iface->max_notices;
 }

@@ -155,38 +155,55 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
     uct_utofu_iface_t *iface      = (uct_utofu_iface_t*)tl_iface;
     uct_ppn_bandwidth_t bandwidth = {0};
     uint64_t mask                 = perf_attr->field_mask;
+    double bytes, overhead, recv_overhead; /* per second; seconds */
     uct_ep_operation_t op;
 
     op = (mask & UCT_PERF_ATTR_FIELD_OPERATION) ? perf_attr->operation :
                                                   UCT_EP_OP_LAST;
 
+    /* UCP's users bring memory of their own to puts and gets, while messages
+     * land in memory of ours. */
+    switch (op) {
+    case UCT_EP_OP_PUT_SHORT:
+    case UCT_EP_OP_PUT_BCOPY:
+    case UCT_EP_OP_PUT_ZCOPY:
+    case UCT_EP_OP_GET_SHORT:
+    case UCT_EP_OP_GET_BCOPY:
+    case UCT_EP_OP_GET_ZCOPY:
+    case UCT_EP_OP_ATOMIC_POST:
+    case UCT_EP_OP_ATOMIC_FETCH:
+        bytes         = iface->attr.rma_bandwidth;
+        overhead      = iface->attr.rma_overhead;
+        recv_overhead = 0; /* the target does nothing */
+        break;
+    case UCT_EP_OP_AM_BCOPY:
+    case UCT_EP_OP_AM_ZCOPY:
+        bytes         = iface->attr.am_bandwidth;
+        overhead      = (op == UCT_EP_OP_AM_ZCOPY) ?
+                                iface->attr.am_zcopy_overhead :
+                                iface->attr.overhead;
+        recv_overhead = iface->attr.recv_overhead;
+        break;
+    default:
+        bytes         = iface->attr.bandwidth;
+        overhead      = iface->attr.overhead;
+        recv_overhead = iface->attr.recv_overhead;
+        break;
+    }
     if (iface->shared_bandwidth) {
-        bandwidth.shared    = iface->attr.bandwidth;
+        bandwidth.shared    = bytes;
     } else {
-        bandwidth.dedicated = iface->attr.bandwidth;
+        bandwidth.dedicated = bytes;
     }
 
     if (mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
-        perf_attr->send_pre_overhead = iface->attr.overhead;
+        perf_attr->send_pre_overhead = overhead;
     }
     if (mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
         perf_attr->send_post_overhead = 0;
     }
     if (mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
-        switch (op) {
-        case UCT_EP_OP_PUT_SHORT:
-        case UCT_EP_OP_PUT_BCOPY:
-        case UCT_EP_OP_PUT_ZCOPY:
-        case UCT_EP_OP_GET_BCOPY:
-        case UCT_EP_OP_GET_ZCOPY:
-        case UCT_EP_OP_ATOMIC_POST:
-        case UCT_EP_OP_ATOMIC_FETCH:
-            perf_attr->recv_overhead = 0; /* the target does nothing */
-            break;
-        default:
-            perf_attr->recv_overhead = iface->attr.recv_overhead;
-            break;
-        }
+        perf_attr->recv_overhead = recv_overhead;
     }
     if (mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
         perf_attr->bandwidth = bandwidth;
@@ -592,7 +609,12 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     }
 
     tofu_iface_query(iface->iface, &iface->attr);
+    /* what the user says is said of every operation */
     uct_utofu_override(config->bandwidth, &iface->attr.bandwidth);
+    uct_utofu_override(config->bandwidth, &iface->attr.rma_bandwidth);
+    uct_utofu_override(config->bandwidth, &iface->attr.am_bandwidth);
+    uct_utofu_override(config->overhead, &iface->attr.rma_overhead);
+    uct_utofu_override(config->overhead, &iface->attr.am_zcopy_overhead);
     uct_utofu_override(config->latency, &iface->attr.latency);
     uct_utofu_override(config->overhead, &iface->attr.overhead);
     /* A network interface is shared by the processes of a node; the emulator's

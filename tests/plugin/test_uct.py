@@ -58,6 +58,13 @@ def test_address(program):
     program("uct_address")
 
 
+def test_estimates(program):
+    """Figures per operation, by which UCP chooses its protocols."""
+    program("uct_address", "timed", UTOFU_EMU_TIMING="tofud")
+    program("uct_address", "told", UCX_UTOFU_OVERHEAD="1us",
+            UCX_UTOFU_BANDWIDTH="2000000000Bps")
+
+
 def test_invalidate(program):
     program("uct_invalidate")
 

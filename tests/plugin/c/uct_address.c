@@ -302,6 +302,46 @@ static void test_attributes(void)
     }
 }
 
+static uct_perf_attr_t estimate(uct_ep_operation_t op)
+{
+    uct_perf_attr_t perf;
+
+    memset(&perf, 0xff, sizeof(perf));
+    perf.operation = op;
+    CHECK_OK(uct_iface_estimate_perf(node1.iface, &perf));
+    return perf;
+}
+
+/* What UCP chooses protocols by: "fast", "timed", or "told" 1 us and 2e9. */
+static void test_estimates(const char *mode)
+{
+    uct_perf_attr_t am    = estimate(UCT_EP_OP_AM_BCOPY);
+    uct_perf_attr_t brief = estimate(UCT_EP_OP_AM_SHORT);
+    uct_perf_attr_t put   = estimate(UCT_EP_OP_PUT_ZCOPY);
+    uct_perf_attr_t get   = estimate(UCT_EP_OP_GET_ZCOPY);
+
+    CHECK((put.recv_overhead == 0) && (get.recv_overhead == 0));
+    CHECK(am.recv_overhead > 0);
+    if (!strcmp(mode, "fast")) {
+        /* memory of the program is behind the kernel, slots are not */
+        CHECK(put.send_pre_overhead > 10 * am.send_pre_overhead);
+        CHECK(get.send_pre_overhead == put.send_pre_overhead);
+        CHECK(put.bandwidth.dedicated < brief.bandwidth.dedicated);
+    } else if (!strcmp(mode, "timed")) {
+        /* one TNI, whoever's memory it is */
+        CHECK(put.bandwidth.dedicated == 6.35e9);
+        CHECK(am.bandwidth.dedicated == 6.35e9);
+        CHECK(put.send_pre_overhead == am.send_pre_overhead);
+        CHECK(put.latency.c > 0.4e-6);
+    } else {
+        CHECK((am.bandwidth.dedicated == 2e9) &&
+              (put.bandwidth.dedicated == 2e9) &&
+              (brief.bandwidth.dedicated == 2e9));
+        CHECK((am.send_pre_overhead == 1e-6) &&
+              (put.send_pre_overhead == 1e-6));
+    }
+}
+
 static ucs_status_t open_with(const char *dev_name, uint64_t fields,
                               size_t alignment)
 {
@@ -340,13 +380,14 @@ static void test_open(void)
                  UCS_ERR_INVALID_PARAM);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     node_open(&node1, NULL, NULL);
     node_open(&node2, NULL, NULL);
     node_address(&node1, &address1);
     node_address(&node2, &address2);
     test_attributes();
+    test_estimates((argc > 1) ? argv[1] : "fast");
     test_reachable();
     test_connect();
     test_rkey();
