@@ -24,6 +24,7 @@ from uct_tofu.errors import (
     UtofuBusyError,
     UtofuError,
 )
+from uct_tofu.world import world
 
 # In the root of a clone Python finds this folder before the installed package;
 # the extension modules are in the latter.

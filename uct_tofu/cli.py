@@ -15,6 +15,7 @@ import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
 from uct_tofu.emu_cli import emu
+from uct_tofu.run_cli import run
 
 DEFAULT_TESTS = ("put_lat", "put_bw")
 
@@ -61,6 +62,7 @@ def main():
 
 
 main.add_command(emu)
+main.add_command(run)
 
 
 @main.command("plugin-dir")

@@ -15,6 +15,8 @@ __all__ = [
     "TofuRetryError",
     "TofuCallerError",
     "TofuOperationError",
+    "WorldError",
+    "PeerFailedError",
     "STATUS_NAMES",
     "status_class",
     "status_error",
@@ -100,6 +102,32 @@ class TofuOperationError(TofuError):
 
     Source: cython/core/tofu.h, tofu_status_t.
     """
+
+
+class WorldError(RuntimeError):
+    """A call of ``uct_tofu.world()`` failed: no bootstrap, or a wrong call.
+
+    Source: docs/launcher.md.
+    """
+
+
+class PeerFailedError(WorldError):
+    """Another rank ended, so what this one waits for cannot come.
+
+    Attributes
+    ----------
+    rank : int or None
+        The rank that ended.
+
+    Source: docs/launcher.md.
+    """
+
+    def __init__(self, text, rank=None):
+        self.rank = rank
+        super().__init__(text)
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank)
 
 
 # Name and class of every status of tofu.h that is an error.  A test holds this
