@@ -131,6 +131,7 @@ class Pmi1:
         Source: MPICH, PMI-1 wire protocol.
         """
         if not mpi_is_initialized():
+            self._sock.settimeout(10)  # seconds; the process ends in any case
             self._ask("cmd=finalize", "finalize_ack")
         self._sock.close()
 

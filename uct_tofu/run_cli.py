@@ -41,10 +41,10 @@ def _variables(context, parameter, texts):
 
 def _command(module, arguments):
     """The words to execute: for a module, a Python file, or any program."""
-    if module is not None:
-        return [sys.executable, "-m", module, *arguments]
     if not arguments:
         raise click.UsageError("no program: give a script, -m MODULE or an executable")
+    if module:
+        return [sys.executable, "-m", *arguments]
     first = arguments[0]
     if first.endswith((".py", ".pyc", ".pyz")):
         if not os.path.isfile(first):
@@ -95,7 +95,7 @@ def _command(module, arguments):
     "--prefix/--no-prefix", default=True,
     help="'[RANK] ' before each line of output (default).",
 )  # fmt: skip
-@click.option("-m", "module", help="Run a Python module, as python -m does.")
+@click.option("-m", "module", is_flag=True, help="A Python module, as with python -m.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(size, ppn, shape, pin, tls, timeout, grace, extra, prefix, module, arguments):
     """Run a program in N processes on this host, and end all when one fails.

@@ -338,8 +338,14 @@ class _Member:
                 if not failed:
                     self.sock.sendall(b"\1")
                 self.sock.close()
+        _close_exchange(self.exchange, self.pid)
+
+
+def _close_exchange(exchange, pid):
+    """At the end of the process, but not of a child that it forked."""
+    if os.getpid() == pid:
         with contextlib.suppress(OSError, WorldError):
-            self.exchange.close()
+            exchange.close()
 
 
 def _from_exchange(name, kind):
@@ -347,7 +353,7 @@ def _from_exchange(name, kind):
 
     exchange = getattr(_exchange, kind)()
     if exchange.size == 1:
-        atexit.register(exchange.close)
+        atexit.register(_close_exchange, exchange, os.getpid())
         return World(name, 0, 1, _Alone())
     member = _Member(exchange)
     made = World(name, member.rank, member.size, member.client)
