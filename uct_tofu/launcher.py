@@ -231,7 +231,8 @@ class Launcher:
         self._tell_guard(b"+", rank)
         for pipe, output in ((process.stdout, 1), (process.stderr, 2)):
             # The forwarder closes its own descriptor, this object its own.
-            self._forwarder.add(os.dup(pipe.fileno()), output, self._prefix(place, output))
+            prefix = self._prefix(place, output)
+            self._forwarder.add(os.dup(pipe.fileno()), output, prefix)
             pipe.close()
         self._selector.register(rank.pidfd, selectors.EVENT_READ, rank)
 

@@ -38,7 +38,7 @@ def cli(processes, tmp_path):
 def test_help_names_every_command(cli):
     code, output = cli("--help")
     assert code == 0
-    for name in ("cflags", "env", "info", "libs", "perftest", "plugin-dir"):
+    for name in ("cflags", "env", "info", "libs", "perftest", "plugin-dir", "run"):
         assert re.search(rf"^  {name}\b", output, re.M)
         assert cli(name, "--help")[0] == 0
 

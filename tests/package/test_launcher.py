@@ -156,7 +156,8 @@ time.sleep(1000)
 
 def test_timeout(run, script):
     started = time.monotonic()
-    code, _, errors = run("-n", "2", "--timeout", "1", script("time.sleep(rank * 1000)"))
+    program = script("time.sleep(rank * 1000)")
+    code, _, errors = run("-n", "2", "--timeout", "1", program)
     assert code == 124 and time.monotonic() - started < 90
     assert "not ended after 1 s: ranks 1;" in errors
 
@@ -308,13 +309,18 @@ def test_environment_of_ranks(run, script):
     text = """
 names = ("UTOFU_EMU_NODE", "UCT_TOFU_LOCAL_RANK", "UCT_TOFU_LOCAL_SIZE",
          "UTOFU_EMU_SHAPE", "UCX_TLS", "MINE", "PMI_FD", "UTOFU_EMU_COORDS")
-print(*(os.environ.get(name) for name in names), "/ucx" in os.environ["UCX_PLUGIN_PATH"])
+has_plugin = "/ucx" in os.environ["UCX_PLUGIN_PATH"]
+print(*(os.environ.get(name) for name in names), has_plugin)
 print("job", os.environ["UTOFU_EMU_JOB"])
 """
     code, output, errors = run(
         *("-n", "3", "--ppn", "2", "--shape", "2x1", "--tls", "utofu,tcp"),
         *("--env", "MINE=a=b", script(text)),
-        env={"PMI_FD": "3", "UTOFU_EMU_COORDS": "0,0,0,1,1,1", "UTOFU_EMU_JOB": "theirs"},
+        env={
+            "PMI_FD": "3",
+            "UTOFU_EMU_COORDS": "0,0,0,1,1,1",
+            "UTOFU_EMU_JOB": "theirs",
+        },
     )
     assert code == 0, errors
     lines = sorted(line for line in output.decode().splitlines() if " job " not in line)

@@ -129,7 +129,8 @@ def test_large_values(worlds):
     assert worlds[1].get("large") == data
     with pytest.raises(ValueError, match=f"{MAX_VALUE}"):
         worlds[0].put("larger", bytes(MAX_VALUE))
-    assert together(*(lambda w=w: w.allgather(data) for w in worlds)) == [[data] * 3] * 3
+    got = together(*(lambda w=w: w.allgather(data) for w in worlds))
+    assert got == [[data] * 3] * 3
 
 
 def test_wrong_arguments(worlds):
@@ -434,7 +435,8 @@ if os.fork() == 0:  # the same rank, and its end is not the parent's
     world.put(f"child-{world.rank}", os.getpid())
     sys.exit(0)
 os.wait()
-world.get(f"child-{world.rank}", 60)
+if n > 1:  # the values of a world of one are in the process
+    world.get(f"child-{world.rank}", 60)
 world.barrier(60)
 place = (world.node, world.local_rank, world.local_size)
 os.write(1, f"{world.bootstrap} {world.rank} {n} {place}\\n".encode())
