@@ -24,10 +24,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import tofud_model as model
 from table_common import compile_kernels, host_info, size_text
 
 from uct_tofu import perftest
+from uct_tofu.perf import tofud_model as model
 
 MEDIAN_LIMIT, P99_LIMIT = 30.0, 60.0
 JUDGED = (500.0, 2000.0)

@@ -19,8 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tofud_model as model
 from table_common import Case, run_table
+
+from uct_tofu.perf import tofud_model as model
 
 SCALE = 32
 MIB = 1 << 20

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from uct_tofu.perf import tofud_model
+
 PERF = Path(__file__).resolve().parents[2] / "perf"
 
 needs_two_cpus = pytest.mark.skipif(
@@ -184,14 +186,14 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("operation", "arguments", "published"), PUBLISHED)
-def test_model_is_near_the_published(perf_module, operation, arguments, published):
-    model = perf_module("tofud_model")
+def test_model_is_near_the_published(operation, arguments, published):
+    model = tofud_model
     value = getattr(model, operation)(model.PROFILES["tofud"], *arguments)
     assert value == pytest.approx(published, rel=0.01)
 
 
-def test_model_of_streams_and_barriers(perf_module):
-    model = perf_module("tofud_model")
+def test_model_of_streams_and_barriers():
+    model = tofud_model
     p, mib = model.PROFILES["tofud"], 1 << 20
     one = model.stream(p, mib)
     assert mib / one == pytest.approx(6.35, rel=0.01)  # GB/s

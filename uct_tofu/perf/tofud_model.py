@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What Tofu-D takes for an operation, by a small model with published figures.
 
-The timed mode of the emulator is meant to take these times; timing_table.py holds
-the two next to each other.  All times are in nanoseconds, sizes in bytes, hops are
+The timed mode of the emulator is meant to take these times; perf/timing_table.py
+holds the two next to each other, and uct_tofu.perf.scale reckons with them.  All times are in nanoseconds, sizes in bytes, hops are
 at least 1.  Each parameter names the records of fugaku_published.json that it is
 from.  The profiles are those of the emulator: "tofud" is what a plain loop sees,
 "tofud:best" the smallest published latency.
@@ -43,6 +43,10 @@ class Parameters:
     # model.barrier.fit
     barrier: float = 600.0
     barrier_per_level: float = 500.0
+    # CPU time of a post, an upper bound: utofu.utf.send_post
+    post: float = 150.0
+    # CPU time of a poll that finds a notice: assumed, as in cython/core/tofu_attr.c
+    poll: float = 80.0
 
 
 PROFILES = {
