@@ -24,7 +24,10 @@ CORE = Path(__file__).resolve().parents[2] / "cython" / "core"
 def test_constants_are_those_of_the_core():
     """Numbers of the model are #defines of the C code."""
     headers = "".join(
-        (CORE / name).read_text() for name in ("tofu_am.h", "tofu_internal.h")
+        (CORE / name).read_text()
+        for name in (
+            "tofu_am.h", "tofu_internal.h", "tofu_am_lend.c", "tofu_progress.c",
+        )
     )
     assert read_constants(headers) == CONSTANTS
     changed = re.sub(r"(TOFU_AM_MAX_SMALL\s+)64u", r"\g<1>65u", headers)

@@ -2,9 +2,11 @@
 """The active-message protocol of cython/core/tofu_am*.c as pure functions.
 
 States are immutable; a function takes one and returns a new one with the operations
-that it posts.  What is abstracted: one class of slots (the two are granted and
-released together and otherwise do not meet), message bytes, and time (a timeout is
-a step that may be taken whenever its condition holds).
+that it posts.  (Who follows one way only, as uct_tofu.perf.scale does, may keep the
+tables of a Receiver in place: see storage.)  What is abstracted: messages use one
+class of slots (the two are granted and released together and otherwise do not meet;
+``Sizes.other`` is the second one), message bytes, and time (a timeout is a step that
+may be taken whenever its condition holds).
 
 Operations are tuples.  Sender to receiver: ``("message", slot, (incarnation,
 number))``, ``("claim", entry, nonce)``, ``("request", entry, kind, nonce)``.
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uct_tofu.model.sizes import GRANT, RELEASE, Sizes
+from uct_tofu.model.storage import append, has_notice, put, put_new, take
 
 IDLE, CLAIM, CLAIMING, CLAIMED, ASKED, OPEN = range(6)
 NONE = (0, 0)  # no nonce
@@ -111,7 +114,7 @@ def turn(sz: Sizes, s: Sender, ep: int) -> tuple[Sender, tuple]:
     was_starved = s.starved[ep]
     s = look_for_credit(sz, s)
     if s.left == 0:
-        s = s._replace(starved=_put(s.starved, ep, True))
+        s = s._replace(starved=put(s.starved, ep, True))
         if was_starved and "want_once" in sz.mutations:
             return s, ()
         return want(sz, s), ()
@@ -123,8 +126,8 @@ def turn(sz: Sizes, s: Sender, ep: int) -> tuple[Sender, tuple]:
         next=following,
         left=s.left - 1,
         sent=s.sent + 1,
-        todo=_put(s.todo, ep, s.todo[ep] - 1),
-        starved=_put(s.starved, ep, False),
+        todo=put(s.todo, ep, s.todo[ep] - 1),
+        starved=put(s.starved, ep, False),
     )
     return s, (op,)
 
@@ -191,6 +194,7 @@ class Loan(NamedTuple):
     depth: int = 0  # handlers of its messages that run
     dead: bool = False  # take the slots back when depth is 0
     gone: bool = False  # the sender ended; its messages may be here yet
+    other: tuple = ()  # first and number of the slots of the other class
 
 
 class Receiver(NamedTuple):
@@ -212,15 +216,18 @@ class Receiver(NamedTuple):
     delivered: tuple = ()  # by sender: incarnation and number of the next message
 
 
-def new_receiver(sz: Sizes, senders: int) -> Receiver:
-    """Nothing lent, nothing asked."""
+def new_receiver(
+    sz: Sizes, senders: int, table: type = tuple, queue: type = tuple
+) -> Receiver:
+    """Nothing lent, nothing asked; tables and queue of the types given."""
     return Receiver(
-        content=(None,) * sz.slots,
-        claims=(0,) * sz.entries,
-        requests=(None,) * sz.entries,
-        seen=(0,) * sz.entries,
-        probed=(False,) * sz.entries,
-        delivered=((0, 0),) * senders,
+        content=table((None,) * sz.slots),
+        claims=table((0,) * sz.entries),
+        requests=table((None,) * sz.entries),
+        seen=table((0,) * sz.entries),
+        probed=table((False,) * sz.entries),
+        mrq=queue(),
+        delivered=table(((0, 0),) * senders),
     )
 
 
@@ -233,35 +240,34 @@ def receive_up(sz: Sizes, r: Receiver, sender: int, op: tuple):
                 f"slot {slot} with {r.content[slot]} is overwritten by {sender}"
             )
         notice = ("message", sender, slot)
-        r = r._replace(content=_put(r.content, slot, (sender, message)))
+        r = r._replace(content=put(r.content, slot, (sender, message)))
         if "early_credit" in sz.mutations:
             for at, loan in enumerate(r.loans):
                 if loan.sender == sender and not loan.dead:
                     loan = loan._replace(consumed=loan.consumed + 1)
                     r = r._replace(
-                        loans=_put(r.loans, at, loan), due=_add(r.due, sender)
+                        loans=put(r.loans, at, loan), due=put_new(r.due, sender)
                     )
         return _notice(sz, r, notice), None
     if op[0] == "claim":
         old = r.claims[op[1]]
         if old == 0:
-            r = r._replace(claims=_put(r.claims, op[1], sender + 1))
+            r = r._replace(claims=put(r.claims, op[1], sender + 1))
         return r, old
     _, entry, kind, nonce = op
-    r = r._replace(requests=_put(r.requests, entry, (sender, kind, nonce)))
+    r = r._replace(requests=put(r.requests, entry, (sender, kind, nonce)))
     return _notice(sz, r, ("request", sender, entry)), None
 
 
 def _notice(sz: Sizes, r: Receiver, notice: tuple) -> Receiver:
     """The MRQ grows: hold it against the bound of tofu_attr_bound."""
     if notice[0] in ("message", "request"):
-        for n in r.mrq:
-            if (n[0], n[2]) == notice[::2]:
-                raise Violation(f"two notices of {notice[::2]} in the MRQ")
+        if has_notice(r.mrq, notice[0], notice[2]):
+            raise Violation(f"two notices of {notice[::2]} in the MRQ")
     elif notice[0] == "error" and sz.budget:
         if sum(n[0] == "error" for n in r.mrq) >= sz.budget:
             raise Violation(f"more than {sz.budget} errors in the MRQ")
-    return r._replace(mrq=(*r.mrq, notice))
+    return r._replace(mrq=append(r.mrq, notice))
 
 
 def post_failed(sz: Sizes, r: Receiver, sender: int, op: tuple) -> Receiver:
@@ -284,7 +290,7 @@ def _posted_silent(sz: Sizes, r: Receiver) -> Receiver:
     return r
 
 
-def _find(r: Receiver, sender: int) -> int | None:
+def find_loan(r: Receiver, sender: int) -> int | None:
     """Index of the loan of a sender: tofu_peer_t::lender."""
     for at, loan in enumerate(r.loans):
         if loan.sender == sender and not loan.dead:
@@ -300,8 +306,8 @@ def read_notice(sz: Sizes, r: Receiver) -> Receiver:
             (i for i, n in enumerate(r.mrq)
              if n[0] == "request" and r.requests[n[2]][1] == RELEASE), 0,
         )  # fmt: skip
-    kind, sender, where = r.mrq[at]
-    r = r._replace(mrq=r.mrq[:at] + r.mrq[at + 1 :])
+    (kind, sender, where), rest = take(r.mrq, at)
+    r = r._replace(mrq=rest)
     if kind == "message":
         return _read_message(r, sender, where)
     if kind == "request":
@@ -336,8 +342,8 @@ def _read_message(r: Receiver, sender: int, slot: int) -> Receiver:
         next=following, arrived=loan.arrived + 1, depth=loan.depth + 1
     )
     return r._replace(
-        loans=_put(r.loans, at, loan),
-        delivered=_put(r.delivered, sender, (message[0], message[1] + 1)),
+        loans=put(r.loans, at, loan),
+        delivered=put(r.delivered, sender, (message[0], message[1] + 1)),
         stack=(*r.stack, (sender, loan.nonce, slot, message)),
     )
 
@@ -353,32 +359,32 @@ def end_handler(sz: Sizes, r: Receiver) -> Receiver:
     )
     loan = r.loans[at]
     loan = loan._replace(depth=loan.depth - 1)
-    r = r._replace(loans=_put(r.loans, at, loan))
+    r = r._replace(loans=put(r.loans, at, loan))
     if loan.depth > 0 and "nested_credit" not in sz.mutations:
         return r  # in ring order: the outer handler gives both back
     if loan.depth == 0:
         r = _clear(r, loan, sender)
     elif "nested_credit" in sz.mutations:
-        r = r._replace(content=_put(r.content, slot, None))
+        r = r._replace(content=put(r.content, slot, None))
     if loan.dead and loan.depth == 0:
         return _take_back(r, at)
     if "early_credit" in sz.mutations:
         return r
     loan = loan._replace(consumed=loan.arrived)
-    r = r._replace(loans=_put(r.loans, at, loan))
+    r = r._replace(loans=put(r.loans, at, loan))
     if not loan.gone and sz.is_due(loan.consumed - loan.reported, loan.count):
-        r = r._replace(due=_add(r.due, sender))
+        r = r._replace(due=put_new(r.due, sender))
     return r
 
 
 def _clear(r: Receiver, loan: Loan, sender: int) -> Receiver:
     """Slots of a loan whose messages were delivered are free for new ones."""
-    content = list(r.content)
-    unread = {n[2] for n in r.mrq if n[0] == "message"}
+    content = r.content
     for slot in range(loan.begin, loan.begin + loan.count):
-        if content[slot] and content[slot][0] == sender and slot not in unread:
-            content[slot] = None
-    return r._replace(content=tuple(content))
+        held = content[slot]
+        if held and held[0] == sender and not has_notice(r.mrq, "message", slot):
+            content = put(content, slot, None)
+    return r._replace(content=content)
 
 
 def _take_back(r: Receiver, at: int) -> Receiver:
@@ -390,17 +396,17 @@ def reclaim(r: Receiver, at: int) -> Receiver:
     loan = r.loans[at]
     r = r._replace(due=tuple(x for x in r.due if x != loan.sender))
     if loan.depth > 0:
-        return r._replace(loans=_put(r.loans, at, loan._replace(dead=True)))
+        return r._replace(loans=put(r.loans, at, loan._replace(dead=True)))
     return _take_back(r, at)
 
 
 def report(sz: Sizes, r: Receiver, sender: int) -> tuple[Receiver, tuple]:
     """tofu_lender_report."""
-    at = _find(r, sender)
+    at = find_loan(r, sender)
     loan = r.loans[at]
     r = r._replace(
         due=tuple(x for x in r.due if x != sender),
-        loans=_put(r.loans, at, loan._replace(reported=loan.consumed)),
+        loans=put(r.loans, at, loan._replace(reported=loan.consumed)),
     )
     return _posted_silent(sz, r), (("credit", loan.nonce, loan.consumed),)
 
@@ -422,17 +428,17 @@ def _read_request(sz: Sizes, r: Receiver, sender: int, entry: int) -> Receiver:
 
 def _free_entry(r: Receiver, entry: int) -> Receiver:
     return r._replace(
-        claims=_put(r.claims, entry, 0),
-        requests=_put(r.requests, entry, None),
-        seen=_put(r.seen, entry, 0),
-        probed=_put(r.probed, entry, False),
+        claims=put(r.claims, entry, 0),
+        requests=put(r.requests, entry, None),
+        seen=put(r.seen, entry, 0),
+        probed=put(r.probed, entry, False),
         jobs=tuple(j for j in r.jobs if j[0] != entry),
     )
 
 
 def borrower_gone(sz: Sizes, r: Receiver, sender: int) -> Receiver:
     """tofu_am_borrower_gone: it posts nothing any more."""
-    at = _find(r, sender)
+    at = find_loan(r, sender)
     if at is not None:
         if "gone_at_once" in sz.mutations:
             r = reclaim(r, at)
@@ -447,24 +453,33 @@ def borrower_gone(sz: Sizes, r: Receiver, sender: int) -> Receiver:
 def _mark_gone(r: Receiver, at: int) -> Receiver:
     loan = r.loans[at]
     return r._replace(
-        loans=_put(r.loans, at, loan._replace(gone=True)),
+        loans=put(r.loans, at, loan._replace(gone=True)),
         due=tuple(x for x in r.due if x != loan.sender),
     )
 
 
 def find_run(sz: Sizes, r: Receiver) -> tuple[int, int]:
     """tofu_pool_find: first and length of the slots for a newcomer; length 0: no."""
-    lent = set()
-    for loan in r.loans:
-        lent.update(range(loan.begin, loan.begin + loan.count))
-    wanted = sz.window(sz.slots - len(lent))
-    best = begin = run = 0
-    for slot in range(sz.slots):
-        if best >= wanted:
-            break
-        run = 0 if slot in lent else run + 1
+    lent = [(loan.begin, loan.count) for loan in r.loans]
+    return _find_in_pool(sz, sz.slots, sz.max_window, lent)
+
+
+def _find_other(sz: Sizes, r: Receiver) -> tuple:
+    """The same in the pool of the other class, when there is one."""
+    if not sz.other:
+        return ()
+    return _find_in_pool(sz, *sz.other, [loan.other for loan in r.loans])
+
+
+def _find_in_pool(sz: Sizes, slots: int, max_window: int, lent: list) -> tuple[int, int]:
+    """The first free run that is long enough, else the first of the longest."""
+    wanted = sz.window(slots - sum(count for _, count in lent), max_window)
+    best = begin = end = 0
+    for first, count in [*sorted(lent), (slots, 0)]:
+        run = min(first - end, wanted)
         if run > best:
-            best, begin = run, slot + 1 - run
+            best, begin = run, end
+        end = first + count
     return begin, (best if best >= sz.min_window else 0)
 
 
@@ -475,7 +490,7 @@ def jobs_step(sz: Sizes, r: Receiver) -> tuple[Receiver, int | None, tuple]:
     """
     no_slots = False
     for entry, sender, kind, nonce in r.jobs:
-        at = _find(r, sender)
+        at = find_loan(r, sender)
         if kind == RELEASE:
             if at is not None and r.loans[at].nonce == nonce:
                 r = reclaim(r, at)
@@ -487,10 +502,12 @@ def jobs_step(sz: Sizes, r: Receiver) -> tuple[Receiver, int | None, tuple]:
             no_slots = True
             continue
         begin, count = find_run(sz, r)
-        if count == 0:
+        other = _find_other(sz, r)
+        if count == 0 or other[1:] == (0,):
             no_slots = True
             continue
-        r = r._replace(loans=(*r.loans, Loan(sender, nonce, begin, count, begin)))
+        loan = Loan(sender, nonce, begin, count, begin, other=other)
+        r = r._replace(loans=(*r.loans, loan))
         return _answer(sz, r, entry, sender, (nonce, GRANT, begin, count))
     return r._replace(short=no_slots), None, ()
 
@@ -502,17 +519,10 @@ def _answer(sz: Sizes, r: Receiver, entry: int, sender: int, body: tuple):
 
 def see_claim(r: Receiver, entry: int) -> Receiver:
     """tofu_am_check_claims at a tick."""
-    return r._replace(seen=_put(r.seen, entry, r.seen[entry] + 1))
+    return r._replace(seen=put(r.seen, entry, r.seen[entry] + 1))
 
 
 def free_answered(r: Receiver) -> Receiver:
     """tofu_entry_free after the answer."""
     return _free_entry(r, r.answered)._replace(answered=None)
 
-
-def _put(items: tuple, at: int, value) -> tuple:
-    return (*items[:at], value, *items[at + 1 :])
-
-
-def _add(items: tuple, value) -> tuple:
-    return items if value in items else (*items, value)

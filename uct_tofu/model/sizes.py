@@ -20,6 +20,9 @@ CONSTANTS = {
     "TOFU_AM_IDLE_MS": 100,
     "TOFU_AM_KEEP_MS": 1000,
     "TOFU_AM_CHANS_PER_TICK": 32,
+    "TOFU_RECALLS_PER_TICK": 8,
+    "TOFU_TICK_MS": 10,
+    "TOFU_NOTICES_MAX": 32,
 }
 
 
@@ -48,6 +51,7 @@ class Sizes(NamedTuple):
     budget: int = 0  # silent puts until the MRQ is seen empty; 0: not modelled
     nonces: int = 2**32
     mutations: frozenset = frozenset()
+    other: tuple = ()  # slots and largest window of the class that messages don't use
 
     @property
     def entries(self) -> int:
@@ -63,9 +67,10 @@ class Sizes(NamedTuple):
             return self.grant_entries, self.release_entries
         return 0, self.grant_entries
 
-    def window(self, free: int) -> int:
+    def window(self, free: int, max_window: int | None = None) -> int:
         """Slots that a newcomer is lent when so many are free (tofu_pool_lend)."""
-        return max(min(free // self.share, self.max_window), self.min_window)
+        most = self.max_window if max_window is None else max_window
+        return max(min(free // self.share, most), self.min_window)
 
     def is_due(self, unreported: int, count: int) -> bool:
         """Must the sender be told (tofu_loan_is_due)?"""

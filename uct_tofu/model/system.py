@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from uct_tofu.model import protocol as p
 from uct_tofu.model.sizes import GRANT, Sizes
+from uct_tofu.model.storage import put
 
 
 class System(NamedTuple):
@@ -187,7 +188,7 @@ def apply(system: System, state: State, move: tuple) -> State:
         return _up(system, state, s, move[2])
     if name == "down":
         op, rest = state.down[i][0], state.down[i][1:]
-        state = state._replace(down=p._put(state.down, i, rest))
+        state = state._replace(down=put(state.down, i, rest))
         if s.alive:
             return _with_sender(state, p.receive_down(s, op))
         return state._replace(
@@ -203,7 +204,7 @@ def apply(system: System, state: State, move: tuple) -> State:
         gone = p.Sender(i, alive=False, incarnation=s.incarnation, sent=s.sent)
         return _with_sender(state, gone)._replace(deaths=state.deaths - 1)
     if name == "lose":
-        return state._replace(up=p._put(state.up, i, ()))
+        return state._replace(up=put(state.up, i, ()))
     if name == "restart":
         heir = p.new_sender(i, system.todo[i], s.incarnation + 1)
         return _with_sender(state, heir)._replace(restarts=state.restarts - 1)
@@ -211,14 +212,14 @@ def apply(system: System, state: State, move: tuple) -> State:
 
 
 def _with_sender(state: State, s: p.Sender) -> State:
-    return state._replace(senders=p._put(state.senders, s.number, s))
+    return state._replace(senders=put(state.senders, s.number, s))
 
 
 def _posted(state: State, s: p.Sender, ops: tuple) -> State:
     state = _with_sender(state, s)
     if ops:
         up = state.up[s.number] + ops
-        state = state._replace(up=p._put(state.up, s.number, up))
+        state = state._replace(up=put(state.up, s.number, up))
     return state
 
 
@@ -227,7 +228,7 @@ def _up(system: System, state: State, s: p.Sender, k: int) -> State:
     op = state.up[i][k]
     r, old = p.receive_up(system.sizes, state.receiver, i, op)
     state = state._replace(
-        up=p._put(state.up, i, state.up[i][:k] + state.up[i][k + 1 :]), receiver=r
+        up=put(state.up, i, state.up[i][:k] + state.up[i][k + 1 :]), receiver=r
     )
     # the answer to a compare-and-swap: of no interest after a restart
     if old is not None and s.state == p.CLAIMING and s.nonce == op[2]:
@@ -265,14 +266,14 @@ def _apply_receiver(system: System, state: State, move: tuple) -> State:
         r = r._replace(silent=0)
     elif name == "recall":
         to = move[1]
-        at = p._find(r, to)
+        at = p.find_loan(r, to)
         ops = (("recall", r.loans[at].nonce),)
     else:
         to, ops = move[1], (("probe", move[2]),)
-        r = r._replace(probed=p._put(r.probed, move[2], True))
+        r = r._replace(probed=put(r.probed, move[2], True))
     state = state._replace(receiver=r)
     if to is not None:
-        state = state._replace(down=p._put(state.down, to, state.down[to] + ops))
+        state = state._replace(down=put(state.down, to, state.down[to] + ops))
     return state
 
 
