@@ -15,6 +15,7 @@ import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
 from uct_tofu.emu_cli import emu
+from uct_tofu.perf.cli import perf as perf_commands
 from uct_tofu.run_cli import run
 
 DEFAULT_TESTS = ("put_lat", "put_bw")
@@ -63,6 +64,7 @@ def main():
 
 main.add_command(emu)
 main.add_command(run)
+main.add_command(perf_commands)
 
 
 @main.command("plugin-dir")

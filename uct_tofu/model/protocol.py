@@ -20,7 +20,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uct_tofu.model.sizes import GRANT, RELEASE, Sizes
-from uct_tofu.model.storage import append, has_notice, put, put_new, take
+from uct_tofu.model.storage import (
+    add_loan,
+    append,
+    drop_loan,
+    has_notice,
+    loan_at_slot,
+    loan_of,
+    put,
+    put_new,
+    take,
+)
 
 IDLE, CLAIM, CLAIMING, CLAIMED, ASKED, OPEN = range(6)
 NONE = (0, 0)  # no nonce
@@ -217,9 +227,10 @@ class Receiver(NamedTuple):
 
 
 def new_receiver(
-    sz: Sizes, senders: int, table: type = tuple, queue: type = tuple
-) -> Receiver:
-    """Nothing lent, nothing asked; tables and queue of the types given."""
+    sz: Sizes, senders: int, table: type = tuple, queue: type = tuple,
+    loans: type = tuple,
+) -> Receiver:  # fmt: skip
+    """Nothing lent, nothing asked; tables, queue and loans of the types given."""
     return Receiver(
         content=table((None,) * sz.slots),
         claims=table((0,) * sz.entries),
@@ -227,6 +238,7 @@ def new_receiver(
         seen=table((0,) * sz.entries),
         probed=table((False,) * sz.entries),
         mrq=queue(),
+        loans=loans(),
         delivered=table(((0, 0),) * senders),
     )
 
@@ -292,10 +304,7 @@ def _posted_silent(sz: Sizes, r: Receiver) -> Receiver:
 
 def find_loan(r: Receiver, sender: int) -> int | None:
     """Index of the loan of a sender: tofu_peer_t::lender."""
-    for at, loan in enumerate(r.loans):
-        if loan.sender == sender and not loan.dead:
-            return at
-    return None
+    return loan_of(r.loans, sender)
 
 
 def read_notice(sz: Sizes, r: Receiver) -> Receiver:
@@ -320,11 +329,10 @@ def read_notice(sz: Sizes, r: Receiver) -> Receiver:
 
 
 def _read_message(r: Receiver, sender: int, slot: int) -> Receiver:
-    for at, loan in enumerate(r.loans):
-        if loan.begin <= slot < loan.begin + loan.count:
-            break
-    else:
+    at = loan_at_slot(r.loans, slot)
+    if at is None:
         raise Violation(f"message of {sender} in slot {slot}, which is not lent")
+    loan = r.loans[at]
     if loan.sender != sender or loan.dead or loan.next != slot:
         raise Violation(f"message of {sender} in slot {slot}, not its turn: {loan}")
     if r.content[slot] is None or r.content[slot][0] != sender:
@@ -354,9 +362,7 @@ def end_handler(sz: Sizes, r: Receiver) -> Receiver:
     r = r._replace(stack=r.stack[:-1])
     if r.content[slot] != (sender, message):
         raise Violation(f"slot {slot} changed under the handler of {message}")
-    at = next(
-        i for i, x in enumerate(r.loans) if (x.sender, x.nonce) == (sender, nonce)
-    )
+    at = loan_of(r.loans, sender, nonce)
     loan = r.loans[at]
     loan = loan._replace(depth=loan.depth - 1)
     r = r._replace(loans=put(r.loans, at, loan))
@@ -388,7 +394,7 @@ def _clear(r: Receiver, loan: Loan, sender: int) -> Receiver:
 
 
 def _take_back(r: Receiver, at: int) -> Receiver:
-    return r._replace(loans=r.loans[:at] + r.loans[at + 1 :], short=False)
+    return r._replace(loans=drop_loan(r.loans, at), short=False)
 
 
 def reclaim(r: Receiver, at: int) -> Receiver:
@@ -473,12 +479,17 @@ def _find_other(sz: Sizes, r: Receiver) -> tuple:
 
 def _find_in_pool(sz: Sizes, slots: int, max_window: int, lent: list) -> tuple[int, int]:
     """The first free run that is long enough, else the first of the longest."""
-    wanted = sz.window(slots - sum(count for _, count in lent), max_window)
+    free = slots - sum(count for _, count in lent)
+    if free < sz.min_window:
+        return 0, 0
+    wanted = sz.window(free, max_window)
     best = begin = end = 0
     for first, count in [*sorted(lent), (slots, 0)]:
         run = min(first - end, wanted)
         if run > best:
             best, begin = run, end
+            if best == wanted:
+                break
         end = first + count
     return begin, (best if best >= sz.min_window else 0)
 
@@ -507,7 +518,7 @@ def jobs_step(sz: Sizes, r: Receiver) -> tuple[Receiver, int | None, tuple]:
             no_slots = True
             continue
         loan = Loan(sender, nonce, begin, count, begin, other=other)
-        r = r._replace(loans=(*r.loans, loan))
+        r = r._replace(loans=add_loan(r.loans, loan))
         return _answer(sz, r, entry, sender, (nonce, GRANT, begin, count))
     return r._replace(short=no_slots), None, ()
 
