@@ -23,6 +23,13 @@ MODULES = (
     "uct_tofu.launcher",
     "uct_tofu.perftest",
     "uct_tofu.world",
+    "uct_tofu.perf.scale",
+    "uct_tofu.perf.scale.claims",
+    "uct_tofu.perf.scale.memory",
+    "uct_tofu.perf.scale.network",
+    "uct_tofu.perf.scale.nodes",
+    "uct_tofu.perf.scale.plots",
+    "uct_tofu.perf.scale.report",
     "ucp_glue",
     "ucp_glue.plugin",
 )

@@ -104,8 +104,10 @@ class ParkedClaims:
         who = np.flatnonzero(self._parked)
         if len(who) == 0:
             return 0
-        n, period = self.entries, self._period[who]
-        whole = n * period + self.rest
-        rounds = np.floor_divide(np.maximum(0, time - self._landed[who]), whole)
-        part = np.maximum(0, time - self._landed[who] - rounds * whole) / period
-        return int(np.sum(rounds * n + np.minimum(n, np.floor(part))))
+        n, period, gone = self.entries, self._period[who], time - self._landed[who]
+        first = -self._tries[who] % n  # those before the first rest
+        begun = np.minimum(first, np.floor(np.maximum(0, gone) / period))
+        later = np.maximum(0, gone - first * period)
+        rounds, part = np.divmod(later, n * period + self.rest)
+        part = np.minimum(n, np.floor(np.maximum(0, part - self.rest) / period))
+        return int(np.sum(begun + rounds * n + part))

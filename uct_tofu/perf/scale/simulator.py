@@ -11,6 +11,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter, OrderedDict
 
+import numpy as np
+
 from uct_tofu.model import protocol as p
 from uct_tofu.model.sizes import CONSTANTS, GRANT, RELEASE, Sizes
 from uct_tofu.model.storage import LoanTable, NoticeQueue, Table
@@ -26,6 +28,7 @@ RECALLS_PER_TICK = CONSTANTS["TOFU_RECALLS_PER_TICK"]
 NOTICES_MAX = CONSTANTS["TOFU_NOTICES_MAX"]
 CLAIM_REST = 5 * MS  # after a round of the table: tofu_chan_claimed
 TURNS_PER_RUN = 64  # of those that wait, in one call of progress
+STUCK = 30_000 * MS  # without a message for so long: nothing will come any more
 NEXT_TO_NOTHING = 10.0  # landings are not put off by less
 
 
@@ -107,7 +110,7 @@ class Simulation:
         Source: uct_tofu/model/protocol.py.
         """
         while self.counts["delivered"] < self.total:
-            if not self.events:
+            if not self.events or self.events[0][0] > self.end + STUCK:
                 raise RuntimeError(
                     f"the simulation stands still after {self.counts['delivered']} "
                     f"of {self.total} messages"
@@ -144,9 +147,9 @@ class Simulation:
         node.run_at = None
         now = time
         if node is self.home:
-            now = self._read(now)
+            now = self._serve(now)
         for _ in range(TURNS_PER_RUN):
-            if not node.ready:
+            if not node.ready or (node is self.home and self._is_answering()):
                 break
             i = node.ready.popleft()
             self.peers[i].is_ready = False
@@ -155,15 +158,33 @@ class Simulation:
                 self.peers[i].is_ready = True
                 node.ready.append(i)
         node.cpu_free = now
-        r = self.receiver
-        if node.ready or (node is self.home and (r.mrq or (r.jobs and not r.short))):
+        if node.ready or (
+            node is self.home and (self._is_answering() or self.receiver.mrq)
+        ):
             self._wake(now, node)
 
     # ---------------------------------------------------------------- receiver
 
+    def _is_answering(self):
+        r = self.receiver
+        return r.answered is not None or bool(r.jobs and not r.short)
+
+    def _serve(self, time):
+        """Notices, then one request after the other; each takes effect when it ends."""
+        began = time
+        if self.receiver.answered is None:
+            time = self._read(time)
+        else:
+            self._free_answered(time)
+        if self.receiver.jobs and not self.receiver.short:
+            time = self._answer(time)
+        if self.receiver.short and self.receiver.jobs:
+            self._want_tick(time, self.home)
+        self.busy += time - began
+        return time
+
     def _read(self, time):
         cost = self.costs.parameters.poll
-        began = time
         for _ in range(NOTICES_MAX):
             if not self.receiver.mrq:
                 break
@@ -179,11 +200,6 @@ class Simulation:
             for i in r.due:
                 self.receiver, ops = p.report(self.sizes, self.receiver, i)
                 time = self._send_down(time, i, ops[0])
-        while self.receiver.jobs and not self.receiver.short:
-            time = self._answer(time)
-        if self.receiver.short and self.receiver.jobs:
-            self._want_tick(time, self.home)
-        self.busy += time - began
         return time
 
     def _answer(self, time):
@@ -199,13 +215,14 @@ class Simulation:
         elif to in self.lenders:
             del self.lenders[to]
             self._lend(self.loan_slots.pop(to), -1)
-        time = self._send_down(time, to, op)
+        return self._send_down(time, to, op)
+
+    def _free_answered(self, time):
         entry = self.receiver.answered
         self.receiver = p.free_answered(self.receiver)
         held = time - self.claimed_at.pop(entry, time)
         self.counts["probe_claim"] += int(held // PROBE)
         self._entry_freed(time, entry)
-        return time
 
     def _lend(self, slots, sign):
         for which in (0, 1):
@@ -468,6 +485,4 @@ class Simulation:
 
 
 def _one(i):
-    import numpy as np
-
     return np.array([i])
