@@ -337,3 +337,42 @@ def test_records_follow_the_schema():
 def test_command_refuses(arguments, words):
     done = CliRunner().invoke(main, ["perf", "scale", *arguments])
     assert done.exit_code != 0 and words in done.output
+
+
+def test_recalls_go_to_idle_holders_first():
+    """Those that sent nothing since they were looked at; without any, to all."""
+    made = sim.Simulation(sizes_for(32), COSTS, [(1, None, None)] * 12, 1, length=32)
+    for i in range(12):
+        loan = p.Loan(i, (0, 1), 2 * i, 2, 2 * i, arrived=i % 2)
+        made.receiver.loans.add(loan)
+        made.lenders[i] = 0
+
+    def recalled():
+        """Whom the recalls that were posted since are for."""
+        found = [args[3] for _, _, _, args in made.events if len(args) == 5]
+        made.events.clear()
+        return found
+
+    made.events.clear()
+    made._recall(0.0)
+    assert recalled() == [0, 2, 4, 6, 8, 10]  # the odd ones sent a message
+    for i in range(12):
+        at = made.receiver.loans[i]
+        made.receiver.loans[i] = at._replace(arrived=at.arrived + 1)
+    made._recall(0.0)
+    assert len(recalled()) == sim.RECALLS_PER_TICK
+
+
+def test_what_is_posted_later_lands_later():
+    """STRONG_ORDER: a short put does not overtake a long one of its sender."""
+    made = sim.Simulation(sizes_for(32), COSTS, [(5, 0, 0)], 1, length=32)
+    peer = made.peers[0]
+    for length in (256, 8):
+        made._post(peer.node, 0.0, length, peer, made._land_up, 0, length, up=True)
+    landings = [(time, args[-1]) for time, _, _, args in sorted(
+        made.events, key=lambda one: one[:2]) if len(args) == 5]  # fmt: skip
+    assert [length for _, length in landings] == [256, 8]
+    long = COSTS.one_way(256, 5) - 256 * COSTS.parameters.per_byte
+    assert landings[0][0] == pytest.approx(long)
+    gap = COSTS.parameters.message_gap  # by itself it would be there before
+    assert gap + COSTS.one_way(8, 5) < long
