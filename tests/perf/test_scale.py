@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The simulator by itself: its network, its shortcuts, what it says, the command."""
 
+import io
 import json
 import random
 from collections import deque
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from uct_tofu.cli import main
 from uct_tofu.model import protocol as p
@@ -226,16 +228,29 @@ def test_next_try():
 @pytest.mark.parametrize("name", ["many-to-one", "all-to-all"])
 def test_continued(name):
     """What is continued is near what is simulated, and says what it is."""
-    case, cache = Case(name, 900, messages=1), {}
-    guess = run_workload(case, exact=600, cache=cache)
-    real = run_workload(case, exact=900, cache=cache)
-    assert guess.based_on == (300, 600) and real.based_on == ()
+    case, cache = Case(name, 1400, messages=1), {}
+    guess = run_workload(case, exact=1024, cache=cache)
+    real = run_workload(case, exact=1400, cache=cache)
+    assert guess.based_on == (512, 1024) and real.based_on == ()
     assert guess.time == pytest.approx(real.time, rel=0.1)
     for key in ("message", "answer_grant", "notices"):
         assert guess.counts[key] == pytest.approx(real.counts[key], rel=0.05)
     assert guess.counts["claim"] == pytest.approx(real.counts["claim"], rel=0.25)
     assert guess.peaks["loans"] == pytest.approx(real.peaks["loans"], rel=0.1)
     assert guess.memory["peers"] == real.memory["peers"]
+    for outcome, simulated in ((guess, [512, 1024]), (real, [1400])):
+        params = report.record(outcome)["params"]
+        assert params["extrapolated"] is (outcome is guess)
+        assert params["simulated_nodes"] == simulated
+    assert "~1,400" in _text(report.table(name, [report.record(guess)]))
+    with pytest.raises(ValueError, match="1024 must be simulated"):
+        run_workload(case, exact=600)  # slots go round only above: another regime
+
+
+def _text(table):
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
 
 
 def test_neighbours_are_always_simulated():
@@ -289,9 +304,8 @@ def test_bad_cases(changes, words):
 def test_command(tmp_path):
     """Table, records and plots; the schema when it is there."""
     output, plots = tmp_path / "r.jsonl", tmp_path / "plots"
-    arguments = ["perf", "scale", "--nodes", "2,16,300", "--exact", "32",
-                 "--messages", "2", "-o", str(output),
-                 "--plots", str(plots)]  # fmt: skip
+    arguments = ["perf", "scale", "--nodes", "2,16,100", "--messages", "2",
+                 "-o", str(output), "--plots", str(plots)]  # fmt: skip
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     records = [json.loads(line) for line in output.read_text().splitlines()]
@@ -303,12 +317,8 @@ def test_command(tmp_path):
         assert one["rate"] == pytest.approx(c["messages"] / c["seconds"], rel=1e-3)
         assert c["mrq_peak"] <= c["mrq_bound"] <= c["mrq_entries"]
         assert c["bytes_node"] == sum(c[f"bytes_{part}"] for part in PARTS)
-        is_guess = one["processes"] == 300 and one["test"] != "scale_neighbours"
-        assert one["params"]["extrapolated"] is is_guess
-        assert one["params"]["simulated_nodes"] == (
-            [16, 32] if is_guess else [one["processes"]]
-        )
-    assert done.output.count("~300") == 2
+        assert one["params"]["extrapolated"] is False
+    assert "~" not in done.output
     assert len(list(plots.glob("*.png"))) == 6
     for path in plots.iterdir():
         assert path.stat().st_size > 10_000
@@ -331,6 +341,7 @@ def test_records_follow_the_schema():
         (["--nodes", "2,x"], "x"),
         (["--workload", "nonsense"], "many-to-one"),
         (["--size", "9000"], "8192"),
+        (["--nodes", "2", "--exact", "500"], "1024"),
         (["--nodes", "2", "-o", "/nonexistent/r.jsonl"], "/nonexistent"),
     ],
 )

@@ -222,6 +222,56 @@ def test_slots_in_use(job, processes, small, large):
     assert sum(windows) == done.peaks["slots_lent"]
 
 
+TURNS = """
+import json, sys
+from contextlib import ExitStack
+from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
+
+senders, messages, slots = map(int, sys.argv[1:])
+with ExitStack() as stack:
+    md = stack.enter_context(MemoryDomain())
+    to = stack.enter_context(Iface(md, rx_short_slots=slots, rx_slots=slots))
+    came = []
+    to.set_am_handler(1, came.append)
+    ifaces = [stack.enter_context(Iface(md)) for _ in range(senders)]
+    eps = [Endpoint(iface, to.address) for iface in ifaces]
+    todo = [messages] * senders
+    while len(came) < senders * messages:
+        to.progress()
+        for i in range(senders):
+            try:
+                while todo[i]:
+                    eps[i].am_short(1, 0, b"")
+                    todo[i] -= 1
+            except TofuRetryError:
+                pass
+            ifaces[i].progress()
+    print(json.dumps(to.stats()))
+    for ep in eps:
+        ep.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "senders, messages, slots", [(20, 40, 4), (30, 5, 16), (40, 3, 32)]
+)
+def test_turns(job, processes, senders, messages, slots):
+    """Ten times as many senders as slots: they take turns in about as many requests."""
+    code, output = processes.run(
+        [sys.executable, "-c", TURNS, *map(str, (senders, messages, slots))],
+        env={**os.environ, "UCT_TOFU_BACKEND": "emulator"}, timeout=100,
+    )  # fmt: skip
+    assert code == 0, output
+    to = json.loads(output.splitlines()[-1])
+    done = simulated(
+        Sizes(slots=slots, max_window=64, other=(slots, 16)), senders, messages
+    )
+    assert to["am_rx"] == done.counts["delivered"] == senders * messages
+    assert to["credit_rx"] == pytest.approx(done.counts["request"], rel=0.2)
+    recalls = probes(to, to["am_rx"], to["credit_rx"])  # and probes: a busy machine
+    assert recalls >= 0.7 * done.counts["recall"] > 0
+
+
 def test_numbers_of_the_core(compile_c, processes):
     """Sizes of structures, and numbers that the C code has without a name."""
     program = compile_c(

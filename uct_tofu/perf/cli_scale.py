@@ -11,7 +11,7 @@ from rich.console import Console
 
 from uct_tofu.perf.scale import WORKLOADS, Case, run_workload
 from uct_tofu.perf.scale.network import FULL_NODES
-from uct_tofu.perf.scale.workloads import EXACT
+from uct_tofu.perf.scale.workloads import EXACT, EXACT_LEAST
 from uct_tofu.perf.tofud_model import PROFILES
 
 NODES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384, 65536, FULL_NODES)
@@ -61,7 +61,7 @@ def _nodes(context, parameter, text):
     help="Counts memory, VCQs and CQs for so many; the simulation has one.",
 )
 @click.option(
-    "--exact", default=EXACT, show_default=True, type=click.IntRange(16, FULL_NODES),
+    "--exact", default=EXACT, show_default=True, type=click.IntRange(EXACT_LEAST, FULL_NODES),
     help="Up to so many nodes all is simulated; above, counts are continued.",
 )
 @click.option(

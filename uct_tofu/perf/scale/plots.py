@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-STYLES = {  # colour, marker
-    "scale_many_to_one": ("#D55E00", "o"),
-    "scale_all_to_all": ("#0072B2", "s"),
-    "scale_neighbours": ("#009E73", "^"),
+STYLES = {  # colour, marker, and its size: lines may lie upon each other
+    "scale_many_to_one": ("#D55E00", "o", 9.5),
+    "scale_all_to_all": ("#0072B2", "s", 5.5),
+    "scale_neighbours": ("#009E73", "^", 6),
 }
 MIB = 1 << 20
 
@@ -107,11 +107,11 @@ def draw(records, folder, form: str = "png") -> list[Path]:
 
 def _draw_test(axes, test, records, value):
     records = sorted(records, key=lambda one: one["params"]["nodes"])
-    colour, marker = STYLES[test]
+    colour, marker, size = STYLES[test]
     points = [(one["params"]["nodes"], value(one)) for one in records]
     simulated = [not one["params"]["extrapolated"] for one in records]
     last = max((i for i, is_real in enumerate(simulated) if is_real), default=-1)
-    style = {"color": colour, "marker": marker, "ms": 6}
+    style = {"color": colour, "marker": marker, "ms": size}
     if last >= 0:
         axes.plot(*zip(*points[: last + 1]), ls="-",
                   label=test.removeprefix("scale_").replace("_", "-"), **style)  # fmt: skip

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 import uct_tofu
@@ -160,7 +161,7 @@ def table(workload: str, records) -> Table:
 
     Source: docs/scale.md, What a record says.
     """
-    made = Table(title=f"{workload}: one receiving process", padding=(0, 0, 0, 1))
+    made = Table(title=f"{workload}: one receiving process", box=SIMPLE_HEAD)
     names = ("nodes", "time", "msg/s", "cred/msg", "ctl/msg", "MRQ", "slots", "loans",
              "recalls", "claims/s", "MiB")  # fmt: skip
     for name in names:

@@ -19,6 +19,9 @@ from uct_tofu.perf.scale.nodes import Costs
 from uct_tofu.perf.scale.simulator import Simulation
 
 EXACT = 4096  # nodes that are simulated by default
+# Half of so many are more than ever hold slots at a time (two each of 512), so that
+# what comes on top is more turns of the same kind.
+EXACT_LEAST = 1024
 SMALL_MAX = 32  # bytes of a message that goes to a small slot
 MS = 1e6
 # Senders that wait for an entry or for slots, for a time that grows with their
@@ -237,7 +240,7 @@ def run_workload(case: Case, *, exact: int = EXACT, cache: dict | None = None):
     ----------
     case : Case
     exact : int
-        Nodes, 16 or more.
+        Nodes, 1024 or more when one of the larger ones is to be continued.
     cache : dict, optional
         Keeps simulated runs for those that are continued from them.
 
@@ -250,8 +253,6 @@ def run_workload(case: Case, *, exact: int = EXACT, cache: dict | None = None):
     Source: docs/scale.md, Beyond.
     """
     case.check()
-    if exact < 16:
-        raise ValueError(f"at least 16 nodes are simulated, not {exact}")
     cache = {} if cache is None else cache
 
     def simulated(nodes):
@@ -262,6 +263,11 @@ def run_workload(case: Case, *, exact: int = EXACT, cache: dict | None = None):
 
     if case.nodes <= exact or WORKLOADS[case.workload].always_exact:
         return simulated(case.nodes)
+    if exact < EXACT_LEAST:
+        raise ValueError(
+            f"{case.nodes} nodes can't be continued from {exact}: at least "
+            f"{EXACT_LEAST} must be simulated"
+        )
     return _continued(case, simulated(exact // 2), simulated(exact))
 
 
