@@ -15,7 +15,7 @@ from uct_tofu.perf.scale.workloads import EXACT, EXACT_LEAST
 from uct_tofu.perf.tofud_model import PROFILES
 
 NODES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384, 65536, FULL_NODES)
-COLUMNS = 100  # of the tables where the output is no terminal
+COLUMNS = 110  # of the tables where the output is no terminal
 
 
 def _nodes(context, parameter, text):
