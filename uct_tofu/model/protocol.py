@@ -477,7 +477,9 @@ def _find_other(sz: Sizes, r: Receiver) -> tuple:
     return _find_in_pool(sz, *sz.other, [loan.other for loan in r.loans])
 
 
-def _find_in_pool(sz: Sizes, slots: int, max_window: int, lent: list) -> tuple[int, int]:
+def _find_in_pool(
+    sz: Sizes, slots: int, max_window: int, lent: list
+) -> tuple[int, int]:
     """The first free run that is long enough, else the first of the longest."""
     free = slots - sum(count for _, count in lent)
     if free < sz.min_window:

@@ -61,7 +61,8 @@ def _nodes(context, parameter, text):
     help="Counts memory, VCQs and CQs for so many; the simulation has one.",
 )
 @click.option(
-    "--exact", default=EXACT, show_default=True, type=click.IntRange(EXACT_LEAST, FULL_NODES),
+    "--exact", default=EXACT, show_default=True,
+    type=click.IntRange(EXACT_LEAST, FULL_NODES),
     help="Up to so many nodes all is simulated; above, counts are continued.",
 )
 @click.option(

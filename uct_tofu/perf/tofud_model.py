@@ -2,10 +2,11 @@
 """What Tofu-D takes for an operation, by a small model with published figures.
 
 The timed mode of the emulator is meant to take these times; perf/timing_table.py
-holds the two next to each other, and uct_tofu.perf.scale reckons with them.  All times are in nanoseconds, sizes in bytes, hops are
-at least 1.  Each parameter names the records of fugaku_published.json that it is
-from.  The profiles are those of the emulator: "tofud" is what a plain loop sees,
-"tofud:best" the smallest published latency.
+holds the two next to each other, and uct_tofu.perf.scale reckons with them.  All
+times are in nanoseconds, sizes in bytes, hops are at least 1.  Each parameter names
+the records of fugaku_published.json that it is from.  The profiles are those of the
+emulator: "tofud" is what a plain loop sees, "tofud:best" the smallest published
+latency.
 """
 
 from __future__ import annotations

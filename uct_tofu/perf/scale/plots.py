@@ -113,8 +113,8 @@ def _draw_test(axes, test, records, value):
     last = max((i for i, is_real in enumerate(simulated) if is_real), default=-1)
     style = {"color": colour, "marker": marker, "ms": size}
     if last >= 0:
-        axes.plot(*zip(*points[: last + 1]), ls="-",
-                  label=test.removeprefix("scale_").replace("_", "-"), **style)  # fmt: skip
+        label = test.removeprefix("scale_").replace("_", "-")
+        axes.plot(*zip(*points[: last + 1]), ls="-", label=label, **style)
     if last + 1 < len(points):
         tail = points[max(last, 0) :]
         axes.plot(*zip(*tail), ls="--", mfc="white", zorder=1, **style)

@@ -174,6 +174,7 @@ def table(workload: str, records) -> Table:
             _number(one["rate"]), f"{c['credits_per_message']:.3f}",
             _number(c["control_per_message"]), _number(c["mrq_peak"]),
             _number(c["slots_peak"]), _number(c["loans_peak"]),
-            _number(c["recalls"]), _number(c["claims_per_second"]), f"{c['bytes_node'] / (1 << 20):.3g}",
+            _number(c["recalls"]), _number(c["claims_per_second"]),
+            f"{c['bytes_node'] / (1 << 20):.3g}",
         )  # fmt: skip
     return made

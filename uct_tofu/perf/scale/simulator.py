@@ -380,7 +380,8 @@ class Simulation:
             return time, s.state == p.CLAIM
         self.counts["message"] += 1
         peer.used = time
-        self._post(peer.node, time, self.length, peer, self._land_up, i, ops[0], up=True)
+        self._post(peer.node, time, self.length, peer, self._land_up, i, ops[0],
+                   up=True)  # fmt: skip
         time += self.costs.parameters.post
         if s.todo[0] == 0:
             self._start_next(time)

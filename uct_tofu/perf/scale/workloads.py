@@ -138,7 +138,11 @@ def sizes_for(size: int) -> Sizes:
 def _to_one(network: Network) -> list:
     """Each node but the first, to that one."""
     return [
-        (network.hops(node, 0), network.first_link(node, 0), network.first_link(0, node))
+        (
+            network.hops(node, 0),
+            network.first_link(node, 0),
+            network.first_link(0, node),
+        )
         for node in range(1, network.nodes)
     ]
 
