@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from uct_tofu import _paths
 __all__ = ["Verification", "enable", "environment", "verify"]
 
 TRANSPORT = "utofu"
+VERIFY_TIMEOUT = 60.0  # seconds for each program; a busy machine takes its time
 # Shared memory and sockets stay out, so that what runs is this transport; "self"
 # carries what a process sends to itself.
 SUGGESTED_TLS = "utofu,self"
+# Connections by address and port are made by UCX's tcp, and only by it.
+SOCKADDR_TLS = "utofu,tcp"
 
 
 def environment(base=None, *, tls=SUGGESTED_TLS):
@@ -54,53 +58,78 @@ def environment(base=None, *, tls=SUGGESTED_TLS):
     return env
 
 
-def _loaded_libucs():
-    """Files of every libucs that is mapped into this process."""
+def tls_excludes(tls):
+    """Whether a value of ``UCX_TLS`` keeps the transport out.
+
+    Parameters
+    ----------
+    tls : str or None
+        As in the environment; None and "" are UCX's default, which is all.
+
+    Returns
+    -------
+    bool
+
+    Source: UCX v1.22, UCX_TLS.
+    """
+    if not tls:
+        return False
+    names = tls.removeprefix("^").split(",")
+    named = TRANSPORT in names or "all" in names
+    return named if tls.startswith("^") else not named
+
+
+def _loaded(library):
+    """Files of every image of a library of UCX in this process."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         parts = line.split(maxsplit=5)
         if len(parts) < 6:
             continue
-        is_libucs = re.match(r"libucs(-[0-9a-f]+)?\.so", os.path.basename(parts[5]))
-        if is_libucs and parts[5] not in found:
+        name = os.path.basename(parts[5])
+        if re.match(rf"{library}(-[0-9a-f]+)?\.so", name) and parts[5] not in found:
             found.append(parts[5])
     return found
 
 
-def enable():
-    """Give UCX in this process, and in its children, the uTofu transport.
+class _ComponentAttr(ctypes.Structure):
+    """uct_component_attr_t; the mask keeps it right when fields are added."""
 
-    Before libucs is loaded it is enough to set ``UCX_PLUGIN_PATH``.  Afterwards
-    the variable is read no more, so the plugin is loaded and registered by hand;
-    that counts for every UCP context made later, not for existing ones.
-    Harmless when repeated.
-
-    Returns
-    -------
-    str
-        "environment" or "registered": which of the two was done.
-
-    Raises ``RuntimeError`` when libucs is loaded and refuses (for example
-    another version of UCX), or when two copies of it are loaded.  Call it from
-    one thread, before the program makes UCP contexts.
-
-    Source: UCX v1.22, src/ucs/sys/module.c.
-    """
-    directory = str(_paths.plugin_dir())
-    os.environ["UCX_PLUGIN_PATH"] = _paths.prepend_path(
-        directory, os.environ.get("UCX_PLUGIN_PATH")
+    _fields_ = (
+        ("field_mask", ctypes.c_uint64),
+        ("name", ctypes.c_char * 16),  # UCT_COMPONENT_NAME_MAX
+        ("md_resource_count", ctypes.c_uint),
+        ("md_resources", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
     )
-    libucs = _loaded_libucs()
-    if not libucs:
-        return "environment"
-    if len(libucs) > 1:
-        raise RuntimeError(
-            "two copies of libucs are loaded, the plugin can serve only one: "
-            + ", ".join(libucs)
-        )
+
+
+def _domains_here(libuct):
+    """How many memory domains of the transport this process' UCT lists."""
+    uct = ctypes.CDLL(libuct)
+    components, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_uint()
+    uct.uct_query_components.restype = ctypes.c_int8  # ucs_status_t
+    uct.uct_component_query.restype = ctypes.c_int8
+    status = uct.uct_query_components(ctypes.byref(components), ctypes.byref(count))
+    if status != 0:
+        raise RuntimeError(f"{libuct}: uct_query_components returned status {status}")
+    domains = 0
+    for component in components[: count.value]:
+        # 3: UCT_COMPONENT_ATTR_FIELD_NAME and _MD_RESOURCE_COUNT
+        attr = _ComponentAttr(field_mask=3)
+        status = uct.uct_component_query(ctypes.c_void_p(component), ctypes.byref(attr))
+        if status == 0 and attr.name.decode(errors="replace") == TRANSPORT:
+            domains += attr.md_resource_count
+    uct.uct_release_component_list(components)
+    return domains
+
+
+def _register(libucs):
+    """Load the plugin into a UCX that has looked for its plugins already."""
     # The same file that UCX itself would take, so that there is one image of it.
-    name = os.path.basename(libucs[0])
-    plugin = Path(directory) / f"libuct_utofu{name[name.index('.') :]}"
+    directory = _paths.plugin_dir()
+    name = os.path.basename(libucs)
+    plugin = directory / f"libuct_utofu{name[name.index('.') :]}"
     if not plugin.exists():
         plugin = plugin.with_name("libuct_utofu.so")
     try:
@@ -113,7 +142,92 @@ def enable():
     if status != 0:
         raise RuntimeError(
             f"{plugin}: ucs_module_global_init returned status {status} for "
-            f"{libucs[0]}; its message is on stderr or in UCX's log"
+            f"{libucs}; its message is on stderr or in UCX's log"
+        )
+
+
+# Environments that were found good: nothing is started twice for the same one.
+_verified = set()
+
+
+def _verify_once():
+    env = environment(tls=None)
+    known = frozenset(
+        (name, value)
+        for name, value in env.items()
+        if name.startswith(("UCX_", "UCT_TOFU_", "UTOFU_", "LD_"))
+    )
+    if known in _verified:
+        return
+    found = verify(env)
+    if not found:
+        raise RuntimeError(
+            "UCX does not list the transport utofu: " + "; ".join(found.reasons)
+        )
+    _verified.add(known)
+
+
+def enable(*, tls=SOCKADDR_TLS, check=True):
+    """Give UCX in this process, and in its children, the uTofu transport.
+
+    Before libucs is loaded it is enough to set ``UCX_PLUGIN_PATH``.  Afterwards
+    the variable is read no more, so the plugin is loaded and registered by hand;
+    that counts for every UCP context made later, not for existing ones.
+    Harmless when repeated.
+
+    Parameters
+    ----------
+    tls : str or None, optional
+        Value for ``UCX_TLS`` when the environment has none; the default also has
+        what connections by address and port need.  None leaves it unset, and UCX
+        then chooses among all transports.
+    check : bool, optional
+        Make sure that the transport appears: in this process when UCX is loaded,
+        else in a ``ucx_info`` that is started for it (once per environment,
+        about half a second).
+
+    Returns
+    -------
+    str
+        "environment" or "registered": which of the two was done.
+
+    Raises ``RuntimeError``, saying why, when the transport does not appear, when
+    libucs is loaded and refuses (for example another version of UCX), or when
+    two copies of it are loaded; ``ImportError`` when a package is missing.  Warns
+    (``RuntimeWarning``) when ``UCX_TLS`` is set and keeps the transport out.  Call
+    it from one thread, before the program makes UCP contexts.  Blocks while it
+    checks.
+
+    Source: UCX v1.22, src/ucs/sys/module.c; UCX_TLS.
+    """
+    os.environ["UCX_PLUGIN_PATH"] = _paths.prepend_path(
+        str(_paths.plugin_dir()), os.environ.get("UCX_PLUGIN_PATH")
+    )
+    if tls is not None:
+        os.environ.setdefault("UCX_TLS", tls)
+    if tls_excludes(os.environ.get("UCX_TLS")):
+        warnings.warn(
+            f"UCX_TLS={os.environ['UCX_TLS']} keeps {TRANSPORT} out: UCX will not "
+            "use it",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    libucs = _loaded("libucs")
+    if not libucs:
+        if check:
+            _verify_once()
+        return "environment"
+    if len(libucs) > 1:
+        raise RuntimeError(
+            "two copies of libucs are loaded, the plugin can serve only one: "
+            + ", ".join(libucs)
+        )
+    _register(libucs[0])
+    libuct = _loaded("libuct")
+    if check and libuct and not _domains_here(libuct[0]):
+        reasons = _why_not(environment(tls=None), VERIFY_TIMEOUT)
+        raise RuntimeError(
+            f"{libuct[0]} does not list the transport utofu: " + "; ".join(reasons)
         )
     return "registered"
 
@@ -122,7 +236,11 @@ def enable():
 class Verification:
     """What ``verify`` found; true in a condition when all is well.
 
-    Source: ucx_info -d.
+    ``ok``: the transport is there; ``reasons``: in words why not; ``devices``: its
+    devices; ``transports``: all that UCX lists; ``ucx_version``: of ``ucx_info``;
+    ``lanes``: transports that UCP chose for an endpoint, when that was asked for.
+
+    Source: ucx_info -d, ucx_info -e.
     """
 
     ok: bool
@@ -130,12 +248,20 @@ class Verification:
     devices: list[str] = field(default_factory=list)
     transports: list[str] = field(default_factory=list)
     ucx_version: str = ""
+    lanes: list[str] = field(default_factory=list)
 
     def __bool__(self):
         return self.ok
 
 
-def _run(command, env, timeout):
+def run_tool(command, env, timeout):
+    """Run a program to its end, output and errors together as text.
+
+    Returns ``subprocess.CompletedProcess``.  Raises ``OSError`` and
+    ``subprocess.TimeoutExpired``.
+
+    Source: subprocess.
+    """
     return subprocess.run(
         command,
         check=False,
@@ -152,17 +278,24 @@ def _run(command, env, timeout):
 def _why_not(env, timeout):
     """Reasons why UCX does not list the transport, found by trying the parts."""
     reasons = []
+    version = _paths.ucx_version()
+    if [int(n) for n in re.findall(r"\d+", version)[:2]] != [1, 22]:
+        # pip replaces it, with no more than a warning, for packages that pin UCX.
+        reasons.append(
+            f"UCX {version} of the libucx package is not 1.22; another package may "
+            "have replaced it: pip install 'libucx-cu12>=1.22,<1.23'"
+        )
     plugin = _paths.plugin_dir() / "libuct_utofu.so.0"
     if not plugin.is_file():
         return [f"the plugin is missing: {plugin}"]
-    tried = _run(
+    tried = run_tool(
         [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(plugin)!r})"],
         env,
         timeout,
     )
     if tried.returncode != 0:
         reasons.append("the plugin does not load: " + tried.stdout.strip()[-300:])
-    tried = _run(
+    tried = run_tool(
         [
             sys.executable,
             "-c",
@@ -175,19 +308,38 @@ def _why_not(env, timeout):
         last = tried.stdout.strip().splitlines()[-1:] or ["no message"]
         reasons.append("the backend does not work: " + last[0])
     noisy = {**env, "UCX_MODULE_LOG_LEVEL": "debug", "UCX_LOG_LEVEL": "info"}
-    tried = _run([str(_paths.ucx_tool("ucx_info")), "-d"], noisy, timeout)
+    tried = run_tool([str(_paths.ucx_tool("ucx_info")), "-d"], noisy, timeout)
     reasons += [
         line.strip()
         for line in tried.stdout.splitlines()
         if "utofu" in line and "UCX" in line and line.startswith("[")
     ][:5]
-    for name in ("UCX_TLS", "UCX_MODULES"):
-        if env.get(name):
-            reasons.append(f"{name}={env[name]} may exclude it")
+    if env.get("UCX_MODULES"):
+        reasons.append(f"UCX_MODULES={env['UCX_MODULES']} may exclude it")
     return reasons or ["no cause was found; UCX_LOG_LEVEL=debug ucx_info -d says more"]
 
 
-def verify(env=None, *, timeout=30.0):
+def _ask_ucp(found, tool, env, timeout):
+    """Let UCP make an endpoint, for which UCX_TLS counts; fills in ``lanes``."""
+    made = run_tool([tool, "-u", "t", "-e"], env, timeout)
+    for name in re.findall(r"lane\[\d+\]:\s+\d+:(\w+)/", made.stdout):
+        if name not in found.lanes:
+            found.lanes.append(name)
+    if TRANSPORT in found.lanes:
+        return
+    found.ok = False
+    tls = env.get("UCX_TLS")
+    setting = f"UCX_TLS={tls}" if tls else "UCX_TLS is not set and"
+    if found.lanes:
+        found.reasons.append(f"{setting} makes UCP use {', '.join(found.lanes)}")
+    else:
+        lines = made.stdout.strip().splitlines()
+        said = [line for line in lines if "ERROR" in line] or lines[-1:]
+        said = said[0] if said else f"ucx_info -e ended with {made.returncode}"
+        found.reasons.append(f"{setting} gives UCP no endpoint: {said}")
+
+
+def verify(env=None, *, timeout=VERIFY_TIMEOUT, ucp=False):
     """Run the wheel's ``ucx_info`` and see whether it lists the transport.
 
     Parameters
@@ -196,22 +348,25 @@ def verify(env=None, *, timeout=30.0):
         Environment to test; None is ``environment(tls=None)``.
     timeout : float
         Seconds for each program that is started.
+    ucp : bool
+        Also let UCP make an endpoint and see that it uses the transport; here
+        ``UCX_TLS`` of ``env`` counts.
 
     Returns
     -------
     Verification
-        With reasons in words when the transport is not listed.
+        With reasons in words when the transport is not listed or not used.
 
     Raises nothing but ``ImportError`` for missing packages.  Starts child
     processes and waits for them.
 
-    Source: ucx_info -d, ucx_info -v.
+    Source: ucx_info -d, ucx_info -v, ucx_info -e.
     """
     env = environment(tls=None) if env is None else dict(env)
     try:
         tool = str(_paths.ucx_tool("ucx_info"))
-        version = _run([tool, "-v"], env, timeout).stdout
-        listing = _run([tool, "-d"], env, timeout)
+        version = run_tool([tool, "-v"], env, timeout).stdout
+        listing = run_tool([tool, "-d"], env, timeout)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Verification(False, [f"ucx_info cannot be run: {error}"])
     match = re.search(r"Library version: (\S+)", version)
@@ -234,6 +389,12 @@ def verify(env=None, *, timeout=30.0):
         )
     elif TRANSPORT in found.transports and found.devices:
         found.ok = True
+        try:
+            if ucp:
+                _ask_ucp(found, tool, env, timeout)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            found.ok = False
+            found.reasons.append(f"ucx_info -e cannot be run: {error}")
         return found
     try:
         found.reasons += _why_not(env, timeout)
