@@ -40,8 +40,8 @@ def argv(words):
                 f"{first} needs a {'module' if first == '-m' else 'text'}"
             )
         return [sys.executable, *words]
-    if first.endswith((".py", ".pyw")) and not os.access(first, os.X_OK):
-        if not os.path.exists(first):
+    if first.endswith(".py"):
+        if not os.path.isfile(first):
             raise click.UsageError(f"there is no file {first}")
         return [sys.executable, *words]
     program = shutil.which(first)

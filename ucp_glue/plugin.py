@@ -74,9 +74,9 @@ def tls_excludes(tls):
     """
     if not tls:
         return False
-    names = tls.removeprefix("^").split(",")
-    named = TRANSPORT in names or "all" in names
-    return named if tls.startswith("^") else not named
+    if tls.startswith("^"):
+        return TRANSPORT in tls[1:].split(",")
+    return not {TRANSPORT, "all"} & set(tls.split(","))
 
 
 def _loaded(library):

@@ -32,6 +32,8 @@ MODULES = (
     "uct_tofu.perf.scale.report",
     "ucp_glue",
     "ucp_glue.plugin",
+    "ucp_glue.ucxpy",
+    "ucp_glue.ucxx",
 )
 
 

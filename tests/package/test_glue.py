@@ -30,7 +30,7 @@ def python(code):
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -61,6 +61,91 @@ def test_verify_says_why_not():
     assert not found and found.reasons
     found = ucp_glue.verify({**env, "UCT_TOFU_BACKEND": "nonsense"})
     assert not found and any("nonsense" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("tls", "excluded"),
+    [
+        (None, False),
+        ("", False),
+        ("utofu", False),
+        ("tcp,utofu", False),
+        ("all", False),
+        ("^tcp", False),
+        ("^all", False),
+        ("tcp", True),
+        ("utofus", True),
+        ("^utofu", True),
+        ("^tcp,utofu", True),
+    ],
+)
+def test_which_tls_keep_the_transport_out(tls, excluded):
+    """As UCP itself has it."""
+    assert ucp_glue.plugin.tls_excludes(tls) is excluded
+    env = ucp_glue.environment({**os.environ, "UCX_TLS": tls or ""}, tls=None)
+    if not tls:
+        del env["UCX_TLS"]
+    found = ucp_glue.verify(env, ucp=True)
+    assert found.ok is not excluded, found
+    assert ("utofu" in found.lanes) is not excluded
+    if excluded:
+        assert f"UCX_TLS={tls}" in found.reasons[0]
+
+
+def test_verify_names_a_ucx_that_is_too_old(monkeypatch):
+    """What pip installs for packages that pin UCX below 1.22."""
+    monkeypatch.setattr(ucp_glue.plugin._paths, "ucx_version", lambda: "1.21.0")
+    env = ucp_glue.environment(tls=None)
+    assert ucp_glue.verify(env)  # what counts is what UCX lists
+    found = ucp_glue.verify({**env, "UCX_PLUGIN_PATH": ""})
+    assert "1.21.0" in found.reasons[0] and "pip install" in found.reasons[0]
+
+
+def test_enable_sets_what_connections_need():
+    lines = python(
+        "import os, ucp_glue\nucp_glue.enable()\nprint(os.environ['UCX_TLS'])\n"
+        "os.environ['UCX_TLS'] = 'utofu'\n"
+        "ucp_glue.enable()\nprint(os.environ['UCX_TLS'])\n"
+        "del os.environ['UCX_TLS']\n"
+        "ucp_glue.enable(tls=None)\nprint(os.environ.get('UCX_TLS'))"
+    )
+    assert lines == [ucp_glue.plugin.SOCKADDR_TLS, "utofu", "None"]
+
+
+def test_enable_warns_when_tls_excludes_the_transport():
+    lines = python(
+        "import os, ucp_glue, warnings\nos.environ['UCX_TLS'] = 'tcp'\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n    ucp_glue.enable()\n"
+        "print([str(w.message) for w in caught], caught[0].category.__name__)"
+    )
+    assert "UCX_TLS=tcp keeps utofu out" in lines[0] and "RuntimeWarning" in lines[0]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_enable_says_why_not(loaded):
+    """In this process when UCX is loaded, else in a child; not when told not to."""
+    lines = python(
+        "import os, ucp_glue\nos.environ['UCT_TOFU_BACKEND'] = 'nonsense'\n"
+        + ("import libucx; libucx.load_library()\n" if loaded else "")
+        + "try:\n    ucp_glue.enable()\n"
+        "except RuntimeError as error:\n    print(error)\n"
+        "print(ucp_glue.enable(check=False))"
+    )
+    assert "does not list the transport utofu" in lines[0] and "nonsense" in lines[0]
+    assert lines[1] == ("registered" if loaded else "environment")
+
+
+def test_enable_looks_once():
+    """A process that calls it often starts ucx_info once per environment."""
+    lines = python(
+        "import os, ucp_glue\nruns = []\nreal = ucp_glue.plugin.verify\n"
+        "ucp_glue.plugin.verify = lambda *a, **k: runs.append(1) or real(*a, **k)\n"
+        "for _ in range(3):\n    ucp_glue.enable()\nprint(len(runs))\n"
+        "os.environ['UCT_TOFU_BACKEND'] = 'emulator'\nucp_glue.enable()\n"
+        "print(len(runs))"
+    )
+    assert lines == ["1", "2"]
 
 
 def test_enable_before_ucx_is_loaded():
