@@ -539,6 +539,12 @@ tofu_rma_many(tofu_ep_t *ep, tofu_op_t *op, const tofu_iov_t *iov,
     return TOFU_INPROGRESS;
 }
 
+/* A get of so many bytes is complete in a later progress, never at once.  UCP
+ * fetches messages of rendezvous by get, and would call the receiver back within
+ * the receiver's own call; ucxx takes such a message for one in progress and
+ * waits for ever.  A progress more is nothing beside the copy. */
+#define TOFU_LATE_GET 4096
+
 static inline tofu_status_t
 tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
                uint64_t remote_addr, const tofu_rkey_t *rkey,
@@ -618,7 +624,8 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
     }
-    if (tofu_op_early(iface, peer, TOFU_EDATA_OP | (peer->seq & 0x7f),
+    if (!(is_get && (total >= TOFU_LATE_GET)) &&
+        tofu_op_early(iface, peer, TOFU_EDATA_OP | (peer->seq & 0x7f),
                       &unused)) {
         tofu_op_free(op);
         return TOFU_OK;

@@ -107,7 +107,8 @@ static tofu_status_t tofu_stripe_single(tofu_ep_t *ep, const tofu_way_t *way,
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
     }
-    if (tofu_op_early(lane, peer, edata, &unused)) {
+    /* a get is never complete at once, see TOFU_LATE_GET in tofu_rma.c */
+    if (!(flags & TOFU_OP_GET) && tofu_op_early(lane, peer, edata, &unused)) {
         tofu_op_free(op);
         return TOFU_OK;
     }

@@ -121,8 +121,9 @@ async def main():
             data = np.empty(size, dtype=np.int64)
             await endpoint.recv(data)
             await endpoint.send(data + 1)
-        message = await endpoint.am_recv()
-        await endpoint.am_send(np.frombuffer(bytes(message)[::-1], dtype=np.uint8))
+        for _ in SIZES:  # eager, and by rendezvous
+            message = np.asarray(await endpoint.am_recv()).view(np.uint8)
+            await endpoint.am_send(message[::-1].copy())
         await endpoint.close()
         done.set()
 
@@ -148,8 +149,11 @@ async def main():
         await endpoint.send(data)
         await endpoint.recv(back)
         assert (back == data + 1).all(), size
-    await endpoint.am_send(np.frombuffer(b"hello", dtype=np.uint8))
-    assert bytes(await endpoint.am_recv()) == b"olleh"
+    for size in SIZES:
+        message = np.arange(size).astype(np.uint8)
+        await endpoint.am_send(message)
+        back = np.asarray(await endpoint.am_recv()).view(np.uint8)
+        assert (back[::-1] == message).all(), size
     await endpoint.close()
 
 SIZES = (1, 100, 1000, 50_000, 1_000_000)
