@@ -197,6 +197,7 @@ struct tofu_lender {
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
+    uint8_t        recalled;   /* was asked to give the slots back */
     uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
@@ -242,6 +243,10 @@ struct tofu_am {
     tofu_link_t    chans;     /* tofu_chan_t::all */
     tofu_chan_t    no_chan;   /* of eps that have none: never any credit */
     int            short_of_slots;
+    uint32_t       num_recalled; /* lenders that were asked, and hold slots yet */
+    uint32_t       recall_left;  /* idle ones to ask in this tick, ... */
+    uint32_t       recall_scan;  /* ... of so many that were not looked at */
+    int            recall_asked;
     int            wanted;    /* a channel has `want`, or had */
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
@@ -290,6 +295,11 @@ void tofu_am_peer_gone(tofu_peer_t *peer);
 void tofu_am_borrower_gone(tofu_peer_t *peer);
 /* Take back what a sender was lent. */
 void tofu_lender_reclaim(tofu_lender_t *lender);
+/* While others wait for slots: after a credit report, in the tick, and in the calls
+ * of progress after it. */
+void tofu_lender_take_turns(tofu_lender_t *lender);
+void tofu_am_recall(tofu_am_t *am);
+void tofu_am_recall_idle(tofu_am_t *am);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
 /* ---- tofu_am_keep.c: large slots that are kept */

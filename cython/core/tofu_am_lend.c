@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#define TOFU_RECALLS_PER_TICK 8u
-
 /* ------------------------------------------------------------------- pool */
 
 /* The longest free run, at most `want`; 0 when it is shorter than the minimum. */
@@ -80,6 +78,7 @@ void tofu_lender_reclaim(tofu_lender_t *lender)
     for (i = 0; i < TOFU_AM_CLASSES; ++i) {
         tofu_pool_take_back(&am->pool[i], &lender->loan[i], &am->orphan);
     }
+    am->num_recalled -= lender->recalled;
     tofu_list_del(&lender->link);
     free(lender);
     am->short_of_slots = 0; /* those that wait may try again */
@@ -254,6 +253,9 @@ void tofu_lender_report(tofu_lender_t *lender)
         large->reported = l;
         if (!lender->gone) {
             tofu_list_del(&lender->due);
+        }
+        if (TOFU_UNLIKELY(iface->am->short_of_slots)) {
+            tofu_lender_take_turns(lender);
         }
     } else if (status == TOFU_ERR_NO_RESOURCE) {
         if (!lender->gone && tofu_list_empty(&lender->due)) {
@@ -464,6 +466,7 @@ void tofu_am_update_work(tofu_am_t *am)
 {
     if (!tofu_list_empty(&am->waiting) || !tofu_list_empty(&am->due) ||
         !tofu_list_empty(&am->gone) ||
+        ((am->recall_left > 0) && am->short_of_slots) ||
         (!tofu_list_empty(&am->jobs) && !am->short_of_slots)) {
         am->iface->work |= TOFU_WORK_AM;
     } else {
@@ -497,57 +500,12 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
     if (!tofu_list_empty(&am->jobs) && !am->short_of_slots) {
         count += tofu_jobs_progress(am);
     }
+    if ((am->recall_left > 0) && am->short_of_slots) {
+        tofu_am_recall_idle(am);
+    }
     count += tofu_chans_progress(iface);
     tofu_am_update_work(am);
     return count;
-}
-
-static uint32_t tofu_lender_arrived(const tofu_lender_t *lender)
-{
-    return lender->loan[TOFU_AM_SMALL].arrived +
-           lender->loan[TOFU_AM_LARGE].arrived;
-}
-
-/*
- * Somebody waits for slots and there are none: ask holders to give theirs back,
- * first those that sent nothing since the last tick.  By a put with notice, so
- * that holders that died are found.
- */
-static void tofu_am_recall(tofu_am_t *am)
-{
-    unsigned    asked = 0, scanned = 0, idle_only;
-    tofu_link_t *link;
-
-    for (idle_only = 1; (idle_only <= 1) && (asked == 0); --idle_only) {
-        unsigned limit = 0;
-
-        for (link = am->lenders.next; link != &am->lenders; link = link->next) {
-            ++limit;
-        }
-        for (scanned = 0; (scanned < limit) && (asked < TOFU_RECALLS_PER_TICK) &&
-                          !tofu_list_empty(&am->lenders); ++scanned) {
-            tofu_lender_t *lender = tofu_container(am->lenders.next,
-                                                   tofu_lender_t, link);
-            uint32_t      arrived = tofu_lender_arrived(lender);
-            int           idle    = (arrived == lender->last_seen);
-
-            /* to the end, so that all get their turn */
-            tofu_list_del(&lender->link);
-            tofu_list_add(&am->lenders, &lender->link);
-            lender->last_seen = arrived;
-            if (lender->dead || lender->gone || (idle_only && !idle)) {
-                continue;
-            }
-            /* the peer may fail in this call, and the lender be freed */
-            if (tofu_am_probe(lender->peer,
-                              lender->mailbox +
-                                      offsetof(tofu_mailbox_t, recall),
-                              lender->nonce, ~0u, 1) == TOFU_ERR_NO_RESOURCE) {
-                return;
-            }
-            ++asked;
-        }
-    }
 }
 
 /* Entries that were claimed long ago, and nothing was written: is the claimant

@@ -25,6 +25,7 @@ KEEP = CONSTANTS["TOFU_AM_KEEP_MS"] * MS
 PROBE = CONSTANTS["TOFU_AM_PROBE_MS"] * MS
 CHANS_PER_TICK = CONSTANTS["TOFU_AM_CHANS_PER_TICK"]
 RECALLS_PER_TICK = CONSTANTS["TOFU_RECALLS_PER_TICK"]
+RECALL_ROUNDS = CONSTANTS["TOFU_RECALL_ROUNDS"]
 NOTICES_MAX = CONSTANTS["TOFU_NOTICES_MAX"]
 CLAIM_REST = 5 * MS  # after a round of the table: tofu_chan_claimed
 TURNS_PER_RUN = 64  # of those that wait, in one call of progress
@@ -90,6 +91,7 @@ class Simulation:
         self.counts: Counter = Counter()
         self.peaks: Counter = Counter()
         self.lenders: OrderedDict = OrderedDict()  # -> messages, when looked at last
+        self.recalled: set = set()  # of them, those that were asked
         self.lent = [0, 0]  # slots of the class in use, and of the other
         self.loan_slots: dict = {}
         self.claimed_at: dict = {}  # entry -> when
@@ -200,7 +202,24 @@ class Simulation:
             for i in r.due:
                 self.receiver, ops = p.report(self.sizes, self.receiver, i)
                 time = self._send_down(time, i, ops[0])
+                if self.receiver.short:
+                    time = self._take_turns(time, i)
         return time
+
+    def _take_turns(self, time, i):
+        """tofu_lender_take_turns: it used its slots, and others wait."""
+        loan = self.receiver.loans[p.find_loan(self.receiver, i)]
+        if (
+            i not in self.recalled
+            and loan.arrived >= RECALL_ROUNDS * loan.count
+            and len(self.recalled) < len(self.receiver.jobs)
+        ):
+            time = self._ask_back(time, i, loan)
+        return time
+
+    def _ask_back(self, time, i, loan):
+        self.recalled.add(i)
+        return self._send_down(time, i, ("recall", loan.nonce))
 
     def _answer(self, time):
         self.receiver, to, ops = p.jobs_step(self.sizes, self.receiver)
@@ -214,6 +233,7 @@ class Simulation:
             self._lend(self.loan_slots[to], 1)
         elif to in self.lenders:
             del self.lenders[to]
+            self.recalled.discard(to)
             self._lend(self.loan_slots.pop(to), -1)
         return self._send_down(time, to, op)
 
@@ -244,21 +264,27 @@ class Simulation:
         return time + self.costs.parameters.post
 
     def _recall(self, time):
-        """tofu_am_recall: holders that sent nothing lately, else any."""
-        asked = 0
-        for idle_only in (True, False):
-            for _ in range(len(self.lenders)):
-                if asked == RECALLS_PER_TICK:
-                    break
+        """tofu_am_recall: as many as wait, of holders that sent nothing, else any.
+
+        The core asks 16 at once and the others in later calls of progress, which
+        are microseconds away.
+        """
+        left, asked = len(self.receiver.jobs), 0
+        for _ in range(len(self.lenders)):
+            if left == asked:
+                break
+            i, seen = self.lenders.popitem(last=False)
+            loan = self.receiver.loans[p.find_loan(self.receiver, i)]
+            self.lenders[i] = loan.arrived
+            if loan.arrived == seen:
+                time = self._ask_back(time, i, loan)
+                asked += 1
+        if not asked:
+            for _ in range(min(RECALLS_PER_TICK, len(self.lenders))):
                 i, seen = self.lenders.popitem(last=False)
                 loan = self.receiver.loans[p.find_loan(self.receiver, i)]
-                self.lenders[i] = loan.arrived
-                if idle_only and loan.arrived != seen:
-                    continue
-                time = self._send_down(time, i, ("recall", loan.nonce))
-                asked += 1
-            if asked:
-                break
+                self.lenders[i] = seen
+                time = self._ask_back(time, i, loan)
         return time
 
     # ----------------------------------------------------------------- network
