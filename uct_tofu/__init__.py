@@ -17,10 +17,21 @@ import pkgutil
 
 from uct_tofu import _paths
 from uct_tofu.errors import (
+    TofuBufferError,
     TofuCallerError,
+    TofuClosedError,
+    TofuContiguityError,
+    TofuDtypeError,
     TofuError,
+    TofuForkError,
+    TofuInUseError,
+    TofuKeyError,
     TofuOperationError,
+    TofuPeerError,
+    TofuRangeError,
+    TofuReadOnlyError,
     TofuRetryError,
+    TofuThreadError,
     UtofuBusyError,
     UtofuError,
 )
@@ -35,7 +46,8 @@ try:
 except importlib.metadata.PackageNotFoundError:
     __version__ = "not installed"
 
-# Public names that live in extension modules, loaded on first use.
+# Public names that live in other modules, most of them extensions; loaded on first
+# use.
 _EXTENSION = {
     "ArmwOp": "_utofu",
     "Backend": "_utofu",
@@ -45,19 +57,33 @@ _EXTENSION = {
     "RegisteredMemory": "_utofu",
     "Vcq": "_utofu",
     "AtomicOp": "_core",
-    "Completion": "_core",
+    "Request": "_core",
     "Endpoint": "_core",
     "Iface": "_core",
     "Memory": "_core",
+    "Message": "_loop",
+    "MessageStream": "_loop",
     "MemoryDomain": "_core",
     "RemoteKey": "_core",
+    "RemoteMemory": "_core",
 }
 
 __all__ = [
+    "TofuBufferError",
     "TofuCallerError",
+    "TofuClosedError",
+    "TofuContiguityError",
+    "TofuDtypeError",
     "TofuError",
+    "TofuForkError",
+    "TofuInUseError",
+    "TofuKeyError",
     "TofuOperationError",
+    "TofuPeerError",
+    "TofuRangeError",
+    "TofuReadOnlyError",
     "TofuRetryError",
+    "TofuThreadError",
     "UtofuBusyError",
     "UtofuError",
     "emulator_path",

@@ -3,7 +3,9 @@
 
 The three kinds of failure stay apart, as they do in C: *try again* (nothing
 happened, a resource is missing for now), *caller* (the call was wrong), and
-*operation* (it was accepted and failed later, or the peer is gone).
+*operation* (it was accepted and failed later, or the peer is gone).  Within the
+last two, each mistake or fault that a program may want to tell apart has a class
+of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,17 @@ __all__ = [
     "TofuOperationError",
     "WorldError",
     "PeerFailedError",
+    "TofuBufferError",
+    "TofuContiguityError",
+    "TofuDtypeError",
+    "TofuReadOnlyError",
+    "TofuRangeError",
+    "TofuKeyError",
+    "TofuClosedError",
+    "TofuInUseError",
+    "TofuThreadError",
+    "TofuForkError",
+    "TofuPeerError",
     "STATUS_NAMES",
     "status_class",
     "status_error",
@@ -130,6 +143,88 @@ class PeerFailedError(WorldError):
         return type(self), (self.args[0], self.rank)
 
 
+class TofuBufferError(TofuCallerError, BufferError):
+    """A buffer cannot be used as it is; the subclasses say why.
+
+    Also raised as it is: memory cannot be freed while views of it exist.
+
+    Source: Python, the buffer protocol.
+    """
+
+
+class TofuContiguityError(TofuBufferError):
+    """The buffer is strided, with gaps: neither C- nor F-contiguous.
+
+    Source: Python, the buffer protocol.
+    """
+
+
+class TofuDtypeError(TofuBufferError, TypeError):
+    """The elements mean nothing elsewhere: Python objects, variable strings.
+
+    Source: NumPy, dtype.hasobject.
+    """
+
+
+class TofuReadOnlyError(TofuBufferError):
+    """The operation writes, and the local buffer or the remote key is read-only.
+
+    Source: Python, the buffer protocol; cython/core/tofu.h, TOFU_MEM_READ_ONLY.
+    """
+
+
+class TofuRangeError(TofuCallerError, IndexError):
+    """Offset and length, one of them perhaps negative, are not inside the memory.
+
+    Source: cython/core/tofu.h, TOFU_ERR_OUT_OF_RANGE.
+    """
+
+
+class TofuKeyError(TofuCallerError):
+    """A key or address that is damaged, not of this transport, or of elsewhere.
+
+    Elsewhere is another network (on the emulator another host, user or job), or,
+    of local memory, another MemoryDomain.
+
+    Source: cython/core/tofu.h, tofu_rkey_unpack.
+    """
+
+
+class TofuClosedError(TofuCallerError, RuntimeError):
+    """The object was closed.
+
+    Source: cython/uct_tofu, close().
+    """
+
+
+class TofuInUseError(TofuCallerError, RuntimeError):
+    """The object cannot be closed, for something that is open depends on it.
+
+    Source: cython/uct_tofu, close().
+    """
+
+
+class TofuThreadError(TofuCallerError, RuntimeError):
+    """The iface belongs to another thread; see ``Iface.claim``.
+
+    Source: cython/core/tofu.h, thread rules.
+    """
+
+
+class TofuForkError(TofuCallerError, RuntimeError):
+    """The object was made before a fork and belongs to the parent process.
+
+    Source: cython/uct_tofu/_fork.pxi.
+    """
+
+
+class TofuPeerError(TofuOperationError, ConnectionError):
+    """The peer cannot be reached: it ended, or it never was there.
+
+    Source: cython/core/tofu.h, TOFU_ERR_ENDPOINT_TIMEOUT.
+    """
+
+
 # Name and class of every status of tofu.h that is an error.  A test holds this
 # table against the header.
 _STATUSES = {
@@ -138,19 +233,19 @@ _STATUSES = {
     -3: ("TOFU_ERR_IO_ERROR", TofuOperationError),
     -4: ("TOFU_ERR_NO_MEMORY", TofuOperationError),
     -5: ("TOFU_ERR_INVALID_PARAM", TofuCallerError),
-    -6: ("TOFU_ERR_UNREACHABLE", TofuOperationError),
+    -6: ("TOFU_ERR_UNREACHABLE", TofuPeerError),
     -7: ("TOFU_ERR_INVALID_ADDR", TofuCallerError),
     -12: ("TOFU_ERR_NO_ELEM", TofuCallerError),
     -14: ("TOFU_ERR_NO_DEVICE", TofuOperationError),
     -15: ("TOFU_ERR_BUSY", TofuRetryError),
     -16: ("TOFU_ERR_CANCELED", TofuOperationError),
     -18: ("TOFU_ERR_ALREADY_EXISTS", TofuCallerError),
-    -19: ("TOFU_ERR_OUT_OF_RANGE", TofuCallerError),
+    -19: ("TOFU_ERR_OUT_OF_RANGE", TofuRangeError),
     -20: ("TOFU_ERR_TIMED_OUT", TofuOperationError),
     -21: ("TOFU_ERR_EXCEEDS_LIMIT", TofuCallerError),
     -22: ("TOFU_ERR_UNSUPPORTED", TofuCallerError),
-    -25: ("TOFU_ERR_CONNECTION_RESET", TofuOperationError),
-    -80: ("TOFU_ERR_ENDPOINT_TIMEOUT", TofuOperationError),
+    -25: ("TOFU_ERR_CONNECTION_RESET", TofuPeerError),
+    -80: ("TOFU_ERR_ENDPOINT_TIMEOUT", TofuPeerError),
 }
 
 STATUS_NAMES = {value: name for value, (name, _) in _STATUSES.items()}

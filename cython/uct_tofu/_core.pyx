@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The transport core as Python objects: md, memory, iface, ep, completion.
+"""The transport core as Python objects: md, memory, iface, ep, request.
 
-Thin: one method is one function of cython/core/tofu.h, with UCT's verbs.
+Two levels.  ``Endpoint.put``, ``get``, ``am``, ``fetch_add`` and so on take any
+contiguous buffer of any size, choose how it goes, wait for resources by themselves
+and return a ``Request``.  Below are UCT's own verbs (``put_short`` ...): one method
+is one function of cython/core/tofu.h.
 
 Threads: a MemoryDomain and its Memory may be used from any thread.  An Iface
-and its Endpoints belong to one thread at a time.  Calls on them hold the GIL,
-which they need for microseconds: nothing here waits for a peer, except
-``Completion.wait``, which polls and lets other threads run between polls.
+and its Endpoints belong to one thread, the one that made the Iface or called
+``Iface.claim`` last; others get ``TofuThreadError``.  Ifaces of several threads run
+in parallel: the GIL is released where something takes long (opening, registering,
+large transfers, waiting).  Only ``Request.wait`` and ``await`` wait.
 
 Lifetimes: a child holds its parent.  An operation in flight holds its endpoint,
 its remote key and its memory, also when the program forgets them all.
@@ -16,22 +20,39 @@ still depends on the object.
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release,
-    PyObject_GetBuffer)
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+    PyBUF_ANY_CONTIGUOUS, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo,
+    PyBuffer_Release, PyObject_GetBuffer)
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE)
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.long cimport PyLong_AsVoidPtr, PyLong_FromVoidPtr
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int8_t, intptr_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from uct_tofu cimport tofu as c
 from uct_tofu._utofu cimport Backend
 
 import enum
+import os
+import struct
 import sys
 import time
 import warnings
+import weakref
+import zlib
 
-from uct_tofu.errors import status_error
+from uct_tofu.errors import (
+    TofuBufferError, TofuCallerError, TofuClosedError, TofuContiguityError,
+    TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,
+    TofuRangeError, TofuReadOnlyError, TofuThreadError, status_error)
+
+
+cdef extern from "sched.h" nogil:
+    int sched_yield()
+
 
 include "_fork.pxi"
 
@@ -54,6 +75,11 @@ cdef int fail(call, intptr_t status, detail) except -1:
     raise status_error(call, status, detail)
 
 
+cdef int refuse(cls, call, detail) except -1:
+    """Raise the exception of one kind of mistake."""
+    raise cls(call, c.TOFU_ERR_INVALID_PARAM, detail)
+
+
 cdef int warn_unclosed(what) except -1:
     warnings.warn(f"{what!r} was not closed", ResourceWarning,
                   stacklevel=2)
@@ -65,7 +91,11 @@ cdef bytes as_bytes(buffer):
     return bytes(memoryview(buffer))
 
 
+include "_buffer.pxi"
 include "_memory.pxi"
-include "_completion.pxi"
+include "_remote.pxi"
+include "_request.pxi"
+include "_am.pxi"
 include "_iface.pxi"
+include "_transfer.pxi"
 include "_ep.pxi"

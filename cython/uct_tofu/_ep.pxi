@@ -2,90 +2,6 @@
 # Endpoint
 
 
-cdef struct pack_arg_t:
-    const void *data
-    size_t length
-
-
-cdef size_t pack_copy(void *dest, void *arg) noexcept nogil:
-    """The data is one piece: copy it."""
-    cdef pack_arg_t *pack = <pack_arg_t *>arg
-    memcpy(dest, pack.data, pack.length)
-    return pack.length
-
-
-cdef void unpack_copy(void *arg, const void *data,
-                      size_t length) noexcept nogil:
-    """arg is the storage of the result, which has the length asked for."""
-    memcpy(arg, data, length)
-
-
-cdef class _Iov:
-    """Pieces of registered memory as the core wants them."""
-
-    cdef c.tofu_iov_t *iov
-    cdef size_t count
-    cdef list memories
-
-    def __cinit__(self, local, Iface iface):
-        cdef Memory memory
-        cdef size_t offset, length
-        if isinstance(local, Memory):
-            pieces = [(local, 0, len(local))]
-        elif isinstance(local, tuple):
-            pieces = [local]
-        else:
-            pieces = list(local)
-        self.iov = <c.tofu_iov_t *>PyMem_Malloc(
-            max(len(pieces), 1) * sizeof(c.tofu_iov_t))
-        if self.iov == NULL:
-            raise MemoryError()
-        self.memories = []
-        for piece in pieces:
-            item, first, size = piece
-            if not isinstance(item, Memory):
-                raise TypeError("a piece is (Memory, offset, length), not "
-                                f"({type(item).__name__}, ...)")
-            memory = item
-            memory.check()
-            if memory.md is not iface.md:
-                raise ValueError(f"{memory!r} belongs to another MemoryDomain "
-                                 "than the endpoint")
-            offset = first
-            length = size
-            if offset > memory.size or length > memory.size - offset:
-                raise ValueError(f"{length} bytes at offset {offset} are not "
-                                 f"inside {memory!r}")
-            self.iov[self.count].buffer = <char *>memory.start + offset
-            self.iov[self.count].length = length
-            self.iov[self.count].memh = memory.memh
-            self.iov[self.count].stride = 0
-            self.iov[self.count].count = 1
-            self.count += 1
-            self.memories.append(memory)
-
-    def __dealloc__(self):
-        PyMem_Free(self.iov)
-
-    cdef int hold(self, Completion comp) except -1:
-        cdef Memory memory
-        comp.memories = self.memories
-        for item in self.memories:
-            memory = <Memory>item
-            memory.num_operations += 1
-        return 0
-
-
-cdef uint64_t operand(value, unsigned size) except? 0:
-    """A signed or unsigned integer of 4 or 8 bytes."""
-    if size != 4 and size != 8:
-        raise ValueError(f"size must be 4 or 8, not {size}")
-    bits = 8 * size
-    if not -(1 << (bits - 1)) <= value < (1 << bits):
-        raise OverflowError(f"{value} does not fit in {size} bytes")
-    return value & ((1 << bits) - 1)
-
-
 @cython.no_gc_clear
 cdef class Endpoint:
     """Leads from an Iface to one remote Iface.
@@ -99,18 +15,29 @@ cdef class Endpoint:
         ``Iface.device_address`` of the peer; when given, an iface of another
         network is refused with the reason.
 
-    Raises ``TofuError`` for bytes that are no address or lead nowhere.  No
-    communication: a peer that is gone is noticed by the first operation.
+    Raises ``TofuKeyError`` for bytes that are no address, ``TofuPeerError`` for one
+    that leads nowhere.  No communication: a peer that is gone is noticed by the
+    first operation.
 
-    Common to the operations: ``remote_addr`` is the address in the peer's
-    process, inside the memory of ``rkey``.  Methods that return None are done
-    with their buffers at return and complete remotely at the latest with the
-    next ``flush``.  Methods that return a ``Completion`` need progress.  None
-    waits.  They raise ``TofuRetryError`` when nothing was sent for lack of a
-    resource (progress, then call again), ``TofuCallerError`` for a wrong length,
-    alignment or range, ``TofuOperationError`` after the endpoint failed.
-    ``local`` is a Memory, a tuple (Memory, offset, length) or a list of such
-    tuples, of the iface's own MemoryDomain.
+    ``put``, ``get``, ``am``, ``add``, ``fetch_add`` ... take any contiguous buffer
+    of any size and any RemoteMemory, wait for resources by themselves, and return
+    a ``Request``.  They raise at once what is wrong with the arguments
+    (``TofuRangeError``, ``TofuBufferError``, ``TofuKeyError``, ...) and
+    ``TofuOperationError`` after the endpoint failed (``TofuPeerError``: the peer is
+    gone); what goes wrong later is raised by the request.  Operations of one
+    endpoint leave in order; they take effect in order only across a ``fence``.
+
+    Of UCT's own verbs, ``put_short`` to ``am_zcopy`` and ``atomic_*``:
+    ``remote_addr`` is the address in the peer's process, inside the memory of
+    ``rkey``.  Those that return None are done with their buffers at return and
+    complete remotely at the latest with the next ``flush``.  Those that return a
+    ``Request`` need progress.  They raise ``TofuRetryError`` when nothing was sent
+    for lack of a resource (progress, then call again), ``TofuCallerError`` for a
+    wrong length, alignment or range, ``TofuOperationError`` after the endpoint
+    failed.  ``local`` is a Memory, a tuple (Memory, offset, length) or a list of
+    such tuples, of the iface's own MemoryDomain.
+
+    Nothing here waits.  Only for the thread that owns the iface.
 
     Source: cython/core/tofu.h, tofu_ep_create.
     """
@@ -119,7 +46,7 @@ cdef class Endpoint:
         cdef c.tofu_ep_t *ep = NULL
         cdef int status
         if self.ep != NULL:
-            raise RuntimeError("the endpoint is open already")
+            refuse(TofuCallerError, "Endpoint", "it is open already")
         iface.check()
         data = as_bytes(address)
         if device_address is not None:
@@ -132,6 +59,9 @@ cdef class Endpoint:
         else:
             status = c.tofu_ep_create(iface.iface, PyBytes_AS_STRING(data),
                                       len(data), &ep)
+        if status == c.TOFU_ERR_INVALID_PARAM:
+            refuse(TofuKeyError, "tofu_ep_create", f"{len(data)} bytes that are "
+                   "damaged or not an address of this transport")
         if status != c.TOFU_OK:
             fail("tofu_ep_create", status, f"address of {len(data)} bytes")
         c.tofu_ep_set_user(ep, <void *>self)
@@ -145,18 +75,24 @@ cdef class Endpoint:
                 f"{'' if self.ep != NULL else ', closed'}>")
 
     cdef int check(self) except -1:
-        if self.ep == NULL:
-            raise RuntimeError("the endpoint is closed")
-        return self.iface.check()
+        """Open, and of this thread and process."""
+        cdef Iface iface = self.iface
+        if (self.ep == NULL or iface.generation != fork_generation
+                or PyThread_get_thread_ident() != iface.owner):
+            if self.ep == NULL:
+                refuse(TofuClosedError, "Endpoint", "the endpoint is closed")
+            return iface.refuse()
+        return 0
 
     cdef c.tofu_rkey_t *key(self, RemoteKey rkey) except NULL:
         if rkey is None:
             raise TypeError("rkey must be a RemoteKey")
-        rkey.check()
+        if rkey.rkey == NULL or rkey.generation != fork_generation:
+            rkey.check()
         return rkey.rkey
 
-    cdef Completion new_completion(self, str call, RemoteKey rkey):
-        return make_completion(call, self.iface, self, rkey)
+    cdef Request new_request(self, str call, RemoteKey rkey, int kind):
+        return make_request(call, self.iface, self, rkey, kind)
 
     def put_short(self, data, uint64_t remote_addr, RemoteKey rkey):
         """Put a few bytes, at most ``max_put_short``.
@@ -165,16 +101,25 @@ cdef class Endpoint:
         """
         cdef Py_buffer view
         cdef c.tofu_rkey_t *key = self.key(rkey)
+        cdef Py_ssize_t length
         cdef int status
         self.check()
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        if <size_t>view.len > self.iface.limits.max_put_short:
-            status = c.TOFU_ERR_INVALID_PARAM
+        if type(data) is bytes:
+            length = PyBytes_GET_SIZE(data)
+            if <size_t>length > self.iface.limits.max_put_short:
+                status = c.TOFU_ERR_INVALID_PARAM
+            else:
+                status = c.tofu_ep_put_short(self.ep, PyBytes_AS_STRING(data),
+                                             length, remote_addr, key)
         else:
-            status = c.tofu_ep_put_short(self.ep, view.buf, view.len,
-                                         remote_addr, key)
-        length = view.len
-        PyBuffer_Release(&view)
+            acquire(data, &view, False, "tofu_ep_put_short")
+            length = view.len
+            if <size_t>length > self.iface.limits.max_put_short:
+                status = c.TOFU_ERR_INVALID_PARAM
+            else:
+                status = c.tofu_ep_put_short(self.ep, view.buf, length,
+                                             remote_addr, key)
+            PyBuffer_Release(&view)
         if status != c.TOFU_OK:
             fail("tofu_ep_put_short", status,
                  f"{length} bytes to {remote_addr:#x}")
@@ -189,7 +134,7 @@ cdef class Endpoint:
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef intptr_t status
         self.check()
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        acquire(data, &view, False, "tofu_ep_put_bcopy")
         if <size_t>view.len > self.iface.limits.max_put_bcopy:
             status = c.TOFU_ERR_INVALID_PARAM
         else:
@@ -197,45 +142,48 @@ cdef class Endpoint:
             pack.length = view.len
             status = c.tofu_ep_put_bcopy(self.ep, pack_copy, &pack, remote_addr,
                                          key)
-        length = view.len
+        cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status < 0:
             fail("tofu_ep_put_bcopy", status,
                  f"{length} bytes to {remote_addr:#x}")
 
     def put_zcopy(self, local, uint64_t remote_addr, RemoteKey rkey):
-        """Put registered memory; the Completion means remotely written.
+        """Put registered memory; the Request means remotely written.
 
         Source: cython/core/tofu.h, tofu_ep_put_zcopy.
         """
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef _Iov iov
-        cdef Completion comp
+        cdef Request comp
         self.check()
         iov = _Iov(local, self.iface)
-        comp = self.new_completion("tofu_ep_put_zcopy", rkey)
-        iov.hold(comp)
+        comp = self.new_request("tofu_ep_put_zcopy", rkey, KIND_PLAIN)
+        comp.pieces = iov
+        comp.length = iov.length
+        comp.hold()
         comp.started(c.tofu_ep_put_zcopy(self.ep, iov.iov, iov.count,
                                          remote_addr, key,
                                          &comp.completion.super))
         return comp
 
     def get_bcopy(self, size_t length, uint64_t remote_addr, RemoteKey rkey):
-        """Get ``length`` bytes, at most ``max_get_bcopy``; the Completion's
+        """Get ``length`` bytes, at most ``max_get_bcopy``; the Request's
         result is bytes.
 
         Source: cython/core/tofu.h, tofu_ep_get_bcopy.
         """
         cdef c.tofu_rkey_t *key = self.key(rkey)
-        cdef Completion comp
+        cdef Request comp
         self.check()
         if length > self.iface.limits.max_get_bcopy:
             fail("tofu_ep_get_bcopy", c.TOFU_ERR_INVALID_PARAM,
                  f"{length} bytes, the limit is "
                  f"{self.iface.limits.max_get_bcopy}")
         data = PyBytes_FromStringAndSize(NULL, length)
-        comp = self.new_completion("tofu_ep_get_bcopy", rkey)
+        comp = self.new_request("tofu_ep_get_bcopy", rkey, KIND_PLAIN)
         comp.data = data
+        comp.hold()
         comp.started(c.tofu_ep_get_bcopy(self.ep, unpack_copy,
                                          PyBytes_AS_STRING(data), length,
                                          remote_addr, key,
@@ -249,14 +197,17 @@ cdef class Endpoint:
         """
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef _Iov iov
-        cdef Completion comp
+        cdef Request comp
         self.check()
         iov = _Iov(local, self.iface)
         for memory in iov.memories:
             if (<Memory>memory).read_only:
-                raise ValueError(f"{memory!r} is registered read-only")
-        comp = self.new_completion("tofu_ep_get_zcopy", rkey)
-        iov.hold(comp)
+                refuse(TofuReadOnlyError, "tofu_ep_get_zcopy",
+                       f"{memory!r} is registered read-only")
+        comp = self.new_request("tofu_ep_get_zcopy", rkey, KIND_PLAIN)
+        comp.pieces = iov
+        comp.length = iov.length
+        comp.hold()
         comp.started(c.tofu_ep_get_zcopy(self.ep, iov.iov, iov.count,
                                          remote_addr, key,
                                          &comp.completion.super))
@@ -282,17 +233,18 @@ cdef class Endpoint:
 
     def atomic_fetch(self, op, value, uint64_t remote_addr, RemoteKey rkey, *,
                      unsigned size=8):
-        """As ``atomic_post``; the Completion's result is the old value.
+        """As ``atomic_post``; the Request's result is the old value.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
         """
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef uint64_t word = operand(value, size)
         cdef int c_op = AtomicOp(op)
-        cdef Completion comp
+        cdef Request comp
         self.check()
-        comp = self.new_completion("tofu_ep_atomic_fetch", rkey)
+        comp = self.new_request("tofu_ep_atomic_fetch", rkey, KIND_PLAIN)
         comp.word_size = size
+        comp.hold()
         comp.started(c.tofu_ep_atomic_fetch(
             self.ep, <c.tofu_atomic_op_t>c_op, size, word, &comp.word,
             remote_addr, key, &comp.completion.super))
@@ -300,7 +252,7 @@ cdef class Endpoint:
 
     def atomic_cswap(self, compare, swap, uint64_t remote_addr, RemoteKey rkey,
                      *, unsigned size=8):
-        """Atomic: write ``swap`` where ``compare`` stands; the Completion's
+        """Atomic: write ``swap`` where ``compare`` stands; the Request's
         result is the old value.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_cswap.
@@ -308,10 +260,11 @@ cdef class Endpoint:
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef uint64_t compare_word = operand(compare, size)
         cdef uint64_t swap_word = operand(swap, size)
-        cdef Completion comp
+        cdef Request comp
         self.check()
-        comp = self.new_completion("tofu_ep_atomic_cswap", rkey)
+        comp = self.new_request("tofu_ep_atomic_cswap", rkey, KIND_PLAIN)
         comp.word_size = size
+        comp.hold()
         comp.started(c.tofu_ep_atomic_cswap(
             self.ep, size, compare_word, swap_word, &comp.word, remote_addr,
             key, &comp.completion.super))
@@ -326,14 +279,14 @@ cdef class Endpoint:
         cdef Py_buffer view
         cdef int status
         self.check()
-        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        acquire(payload, &view, False, "tofu_ep_am_short")
         if (am_id >= c.TOFU_AM_ID_MAX
                 or <size_t>view.len + 8 > self.iface.limits.max_am_short):
             status = c.TOFU_ERR_INVALID_PARAM
         else:
             status = c.tofu_ep_am_short(self.ep, am_id, header, view.buf,
                                         view.len)
-        length = view.len
+        cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status != c.TOFU_OK:
             fail("tofu_ep_am_short", status,
@@ -349,7 +302,7 @@ cdef class Endpoint:
         cdef pack_arg_t pack
         cdef intptr_t status
         self.check()
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        acquire(data, &view, False, "tofu_ep_am_bcopy")
         if (am_id >= c.TOFU_AM_ID_MAX
                 or <size_t>view.len > self.iface.limits.max_am_bcopy):
             status = c.TOFU_ERR_INVALID_PARAM
@@ -357,7 +310,7 @@ cdef class Endpoint:
             pack.data = view.buf
             pack.length = view.len
             status = c.tofu_ep_am_bcopy(self.ep, am_id, pack_copy, &pack)
-        length = view.len
+        cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status < 0:
             fail("tofu_ep_am_bcopy", status, f"AM id {am_id}, {length} bytes")
@@ -369,19 +322,190 @@ cdef class Endpoint:
         Source: cython/core/tofu.h, tofu_ep_am_zcopy.
         """
         cdef _Iov iov
-        cdef Completion comp
+        cdef Request comp
         self.check()
         data = as_bytes(header)
         if am_id >= c.TOFU_AM_ID_MAX or len(data) > self.iface.limits.max_am_hdr:
             fail("tofu_ep_am_zcopy", c.TOFU_ERR_INVALID_PARAM,
                  f"AM id {am_id}, {len(data)} bytes of header")
         iov = _Iov(local, self.iface)
-        comp = self.new_completion("tofu_ep_am_zcopy", None)
-        iov.hold(comp)
+        comp = self.new_request("tofu_ep_am_zcopy", None, KIND_PLAIN)
+        comp.pieces = iov
+        comp.length = iov.length
+        comp.hold()
         comp.started(c.tofu_ep_am_zcopy(self.ep, am_id, PyBytes_AS_STRING(data),
                                         len(data), iov.iov, iov.count,
                                         &comp.completion.super))
         return comp
+
+    def put(self, local, remote, *, offset=None):
+        """Write a buffer into the peer's memory.
+
+        Parameters
+        ----------
+        local : buffer, Memory, or list of (Memory, offset, length)
+            Contiguous (C or Fortran order), elements of any plain type, may be
+            read-only.  Not to be changed before the request is done.
+        remote : RemoteMemory
+        offset : int, optional
+            Where in ``remote`` to write, bytes; default 0.
+
+        Returns
+        -------
+        Request
+            Done: the peer's memory is written.
+
+        Raises as the class says; ``TofuRangeError`` when the data does not fit.  Small
+        data is copied (``put_short``, ``put_bcopy``), larger data goes from where it is
+        (``put_zcopy``), for which its memory is registered: a NumPy array once for
+        its life, other buffers for each operation, ``Memory`` is registered already.
+
+        Source: cython/core/tofu.h, tofu_ep_put_short, _bcopy, _zcopy.
+        """
+        return put_or_get(self, "Endpoint.put", local, remote, offset, True)
+
+    def get(self, local, remote, *, offset=None):
+        """Read the peer's memory into a buffer, as many bytes as that has.
+
+        Parameters
+        ----------
+        local : buffer, Memory, or list of (Memory, offset, length)
+            Contiguous and writable.  Its content is undefined until the request is
+            done.
+        remote : RemoteMemory
+        offset : int, optional
+            Where in ``remote`` to read, bytes; default 0.
+
+        Returns
+        -------
+        Request
+            Done: the data is here.
+
+        Raises as the class says; ``TofuReadOnlyError`` for a read-only buffer,
+        ``TofuRangeError`` when ``remote`` is too short.
+
+        Source: cython/core/tofu.h, tofu_ep_get_bcopy, _zcopy.
+        """
+        return put_or_get(self, "Endpoint.get", local, remote, offset, False)
+
+    def am(self, int am_id, payload=b"", *, header=b""):
+        """Send an active message of any size.
+
+        Parameters
+        ----------
+        am_id : int
+            0 to 31; which handler or stream of the peer gets it.
+        payload : buffer
+            Contiguous; not to be changed before the request is done.
+        header : bytes-like
+            Comes apart from the payload.
+
+        Returns
+        -------
+        Request
+            Done: the message is on its way and the buffer is free.
+
+        Messages of one endpoint arrive in order, each once.  Large ones go in parts
+        and are put together by the peer's ``set_message_handler`` or ``messages``.
+        Raises as the class says; ``TofuRangeError`` for the id.
+
+        Source: cython/core/tofu.h, tofu_ep_am_short, _bcopy; _am.pxi, format of parts.
+        """
+        cdef Request request
+        self.check()
+        if not 0 <= am_id < <int>c.TOFU_AM_ID_MAX:
+            refuse(TofuRangeError, "Endpoint.am",
+                   f"am_id must be 0 to {c.TOFU_AM_ID_MAX - 1}, not {am_id}")
+        request = self.new_request("Endpoint.am", None, KIND_AM)
+        request.data = header if type(header) is bytes else as_bytes(header)
+        if len(request.data) > 0xffffffff:
+            refuse(TofuRangeError, "Endpoint.am", f"{len(request.data)} bytes of "
+                   "header, at most 4 GiB")
+        request.am_id = am_id
+        acquire(payload, &request.view, False, "Endpoint.am")
+        request.has_view = True
+        request.start = <char *>request.view.buf
+        request.length = request.view.len
+        if self.stream == 0:
+            self.stream = int.from_bytes(os.urandom(8), "little") | 1
+        request.submit()
+        return request
+
+    def add(self, remote, value, *, offset=None, unsigned size=8):
+        """Add to a word of the peer, atomically; the old value is not fetched.
+
+        Parameters
+        ----------
+        remote : RemoteMemory
+        value : int
+            Signed or unsigned, of ``size`` bytes; sums wrap around.
+        offset : int, optional
+            Of the word in ``remote``, bytes; default 0.  Aligned to ``size``.
+        size : {8, 4}
+            Bytes of the word.
+
+        Returns
+        -------
+        Request
+            Done: the word is changed.
+
+        Raises as the class says; ``OverflowError`` for a value of more than ``size``
+        bytes.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_post.
+        """
+        return atomic(self, "Endpoint.add", remote, offset, value, None, size,
+                           KIND_ATOMIC_POST, c.TOFU_ATOMIC_ADD)
+
+    def fetch_add(self, remote, value, *, offset=None, unsigned size=8):
+        """As ``add``; the request's result is the old value, unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
+        """
+        return atomic(self, "Endpoint.fetch_add", remote, offset, value, None, size,
+                           KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_ADD)
+
+    def fetch_and(self, remote, value, *, offset=None, unsigned size=8):
+        """Bitwise and, parameters as ``add``; the result is the old value, unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
+        """
+        return atomic(self, "Endpoint.fetch_and", remote, offset, value, None, size,
+                           KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_AND)
+
+    def fetch_or(self, remote, value, *, offset=None, unsigned size=8):
+        """Bitwise or, parameters as ``add``; the result is the old value, unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
+        """
+        return atomic(self, "Endpoint.fetch_or", remote, offset, value, None, size,
+                           KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_OR)
+
+    def fetch_xor(self, remote, value, *, offset=None, unsigned size=8):
+        """Bitwise exclusive or, parameters as ``add``; the result is the old value,
+        unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
+        """
+        return atomic(self, "Endpoint.fetch_xor", remote, offset, value, None, size,
+                           KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_XOR)
+
+    def swap(self, remote, value, *, offset=None, unsigned size=8):
+        """Write a word, parameters as ``add``; the result is the old value, unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
+        """
+        return atomic(self, "Endpoint.swap", remote, offset, value, None, size,
+                           KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_SWAP)
+
+    def compare_swap(self, remote, compare, value, *, offset=None, unsigned size=8):
+        """Write ``value`` where ``compare`` stands, otherwise nothing; other
+        parameters as ``add``; the result is the old value, unsigned.
+
+        Source: cython/core/tofu.h, tofu_ep_atomic_cswap.
+        """
+        return atomic(self, "Endpoint.compare_swap", remote, offset, value, compare,
+                           size, KIND_ATOMIC_CSWAP, 0)
 
     def flush(self, *, bint cancel=False):
         """Complete when all operations of this endpoint posted before have
@@ -394,20 +518,27 @@ cdef class Endpoint:
 
         Returns
         -------
-        Completion
+        Request
 
-        Raises ``TofuRetryError`` (progress and call again) and
-        ``TofuOperationError`` when an operation failed since the last flush.
+        Raises ``TofuOperationError`` when an operation failed since the last flush.
 
         Source: cython/core/tofu.h, tofu_ep_flush.
         """
-        cdef Completion comp
+        cdef Request request
         self.check()
-        comp = self.new_completion("tofu_ep_flush", None)
-        comp.started(c.tofu_ep_flush(
-            self.ep, c.TOFU_FLUSH_CANCEL if cancel else 0,
-            &comp.completion.super))
-        return comp
+        if cancel:
+            self.purge(c.TOFU_ERR_CANCELED)
+        request = self.new_request("tofu_ep_flush", None, KIND_FLUSH)
+        request.flags = c.TOFU_FLUSH_CANCEL if cancel else 0
+        request.cover = self.seq
+        if self.flusher is None:
+            self.flusher = request
+        request.submit()
+        return request
+
+    cdef void purge(self, int status) noexcept:
+        """End what waits for resources."""
+        c.tofu_ep_pending_purge(self.ep, on_purge, &status)
 
     def fence(self):
         """Operations posted later take effect after those posted earlier.
@@ -434,7 +565,8 @@ cdef class Endpoint:
     def close(self):
         """Close the endpoint; harmless when repeated.
 
-        Operations in flight go on and complete into the iface.
+        Operations in flight go on and complete into the iface; those that wait for
+        resources, and flushes, end with TOFU_ERR_CANCELED.
 
         Source: cython/core/tofu.h, tofu_ep_destroy.
         """
@@ -442,7 +574,9 @@ cdef class Endpoint:
         if ep == NULL:
             return
         self.check()
+        self.purge(c.TOFU_ERR_CANCELED)
         self.ep = NULL
+        c.tofu_ep_set_user(ep, NULL)
         c.tofu_ep_destroy(ep)
         self.iface.num_eps -= 1
 
@@ -453,11 +587,17 @@ cdef class Endpoint:
         self.close()
 
     def __del__(self):
-        if self.ep != NULL and self.iface.md.generation == fork_generation:
+        if self.ep != NULL and self.iface.generation == fork_generation:
             warn_unclosed(self)
 
     def __dealloc__(self):
-        # no_gc_clear keeps self.iface valid here, and the iface open.
-        if self.ep != NULL and self.iface.md.generation == fork_generation:
-            c.tofu_ep_destroy(self.ep)
-            self.iface.num_eps -= 1
+        # no_gc_clear keeps self.iface valid here, and the iface open.  Requests
+        # that wait for resources keep their endpoint: there are none.
+        if self.ep != NULL and self.iface.generation == fork_generation:
+            c.tofu_ep_set_user(self.ep, NULL)
+            if self.iface.outside:
+                self.iface.doomed.append((True, <uintptr_t>self.ep))
+                self.iface.has_deferred = True
+            else:
+                c.tofu_ep_destroy(self.ep)
+                self.iface.num_eps -= 1

@@ -4,6 +4,8 @@
 # was made.
 import os as _os
 
+from uct_tofu.errors import TofuForkError as _ForkError
+
 cdef int fork_generation = 0
 
 
@@ -17,7 +19,7 @@ _os.register_at_fork(after_in_child=_after_fork_in_child)
 
 cdef int check_generation(int generation, object what) except -1:
     if generation != fork_generation:
-        raise RuntimeError(
-            f"{what} was made before a fork and belongs to the parent process; "
-            "make a new one in the child")
+        raise _ForkError(
+            "fork", -5, f"{what} was made before a fork and belongs to the parent "
+            "process; make a new one in the child")
     return 0

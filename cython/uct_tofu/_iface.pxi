@@ -2,25 +2,14 @@
 # Iface
 
 
-cdef int8_t on_am(void *arg, void *data, size_t length,
-                  unsigned flags) noexcept with gil:
-    """An active message came; the data is valid until we return."""
-    cdef am_arg_t *am = <am_arg_t *>arg
-    cdef Iface iface = <Iface>am.iface
-    try:
-        handler = iface.am_handlers[am.id]
-        if handler is not None:
-            handler(PyBytes_FromStringAndSize(<char *>data, length))
-    except BaseException as exception:
-        iface.keep_exception(exception)
-    return c.TOFU_OK
-
-
 cdef void on_ep_error(void *arg, c.tofu_ep_t *ep,
                       c.tofu_status_t status) noexcept with gil:
     """An endpoint failed."""
     cdef Iface iface = <Iface>arg
     cdef void *user = c.tofu_ep_user(ep)
+    cdef int code = status
+    # the core leaves it to us to end what waits for resources
+    c.tofu_ep_pending_purge(ep, on_purge, &code)
     if iface.on_error is None or user == NULL:
         return
     try:
@@ -54,7 +43,12 @@ cdef class Iface:
         progress.
 
     What is not given keeps the core's default.  Raises ``TofuError``.  Enters the
-    kernel.  An iface and its endpoints belong to one thread at a time.
+    kernel.  An iface and its endpoints belong to the thread that makes it, until
+    another calls ``claim``.
+
+    Received messages go to handlers (``set_message_handler``) or are iterated over
+    (``messages``).  Something must progress the iface for that: ``progress()``, a
+    ``wait()``, or an asyncio event loop in which something is awaited.
 
     Source: cython/core/tofu.h, tofu_iface_open.
     """
@@ -69,7 +63,7 @@ cdef class Iface:
             c.tofu_md_t *c_md
             int status
         if self.iface != NULL:
-            raise RuntimeError("the iface is open already")
+            refuse(TofuCallerError, "Iface", "it is open already")
         if on_error is not None and not callable(on_error):
             raise TypeError("on_error must be callable")
         md.check()
@@ -88,6 +82,7 @@ cdef class Iface:
             config.rndv_split = rndv_split
         if strong_order is not None:
             config.strong_order = bool(strong_order)
+        config.rx_desc = <void *>self       # handlers may keep messages
         config.err_cb = on_ep_error
         config.err_arg = <void *>self
         c_md = md.md
@@ -103,6 +98,12 @@ cdef class Iface:
             self.am_args[i].id = i
         self.am_handlers = [None] * c.TOFU_AM_ID_MAX
         self.on_error = on_error
+        self.doomed = []
+        self.flushes = []
+        self.partial = {}
+        self.streams = {}
+        self.owner = PyThread_get_thread_ident()
+        self.generation = fork_generation
         self.md = md
         self.iface = iface
 
@@ -111,14 +112,57 @@ cdef class Iface:
                 f"{'' if self.iface != NULL else ', closed'}>")
 
     cdef int check(self) except -1:
+        """Open, and of this thread and process."""
+        if (self.iface == NULL or self.generation != fork_generation
+                or PyThread_get_thread_ident() != self.owner):
+            return self.refuse()
+        return 0
+
+    cdef int refuse(self) except -1:
         if self.iface == NULL:
-            raise RuntimeError("the iface is closed")
-        return self.md.check()
+            refuse(TofuClosedError, "Iface", "the iface is closed")
+        check_generation(self.generation, "the iface")
+        return refuse(TofuThreadError, "Iface",
+                      f"{self!r} belongs to thread {self.owner:#x}, this is "
+                      f"{PyThread_get_thread_ident():#x}; see Iface.claim")
+
+    def claim(self):
+        """Make the calling thread the one that uses the iface and its endpoints.
+
+        The thread that used it before must not be inside a call of it, and is
+        refused from now on.
+
+        Raises ``TofuThreadError`` when it can be seen to be inside one.
+
+        Source: cython/core/tofu.h, thread rules.
+        """
+        if self.iface == NULL:
+            self.refuse()
+        check_generation(self.generation, "the iface")
+        if (self.outside or self.progress_depth) and (
+                PyThread_get_thread_ident() != self.owner):
+            refuse(TofuThreadError, "Iface.claim",
+                   f"{self!r} is being used by thread {self.owner:#x}")
+        self.owner = PyThread_get_thread_ident()
+
+    cdef int run_deferred(self) except -1:
+        """Free what went while the core could not be called."""
+        self.has_deferred = False
+        doomed = self.doomed
+        self.doomed = []
+        for is_ep, address in doomed:
+            if is_ep:
+                c.tofu_ep_destroy(<c.tofu_ep_t *><uintptr_t>address)
+                self.num_eps -= 1
+            else:
+                c.tofu_iface_release_desc(self.iface, <void *><uintptr_t>address)
+        return 0
 
     cdef void keep_exception(self, exception) noexcept:
         """Keep what a callback raised for the next progress to raise."""
         if self.exception is None:
             self.exception = exception
+            self.has_exception = True
         else:
             # Only one can be raised; the others must not vanish.
             sys.unraisablehook(sys.UnraisableHookArgs((
@@ -129,6 +173,7 @@ cdef class Iface:
         exception = self.exception
         if exception is not None:
             self.exception = None
+            self.has_exception = False
             raise exception
         return 0
 
@@ -214,37 +259,161 @@ cdef class Iface:
             return None
         return reason.decode("utf-8", "replace") or "unreachable"
 
-    def set_am_handler(self, int am_id, handler):
-        """Set what receives the active messages of one id.
-
-        Parameters
-        ----------
-        am_id : int
-            0 to 31.
-        handler : callable or None
-            ``handler(data: bytes)``, called from progress.  A message of
-            ``am_short`` starts with its 8-byte header in the byte order of the
-            machine.  None: such messages are dropped and counted.
-
-        What the handler raises is raised from ``progress``.
-
-        Source: cython/core/tofu.h, tofu_iface_set_am_handler.
-        """
+    cdef void set_callback(self, str call, int am_id, object handler,
+                           int mode) except *:
         cdef c.tofu_am_cb_t callback = NULL
         cdef int status
         self.check()
         if not 0 <= am_id < <int>c.TOFU_AM_ID_MAX:
-            raise ValueError(f"am_id must be 0 to {c.TOFU_AM_ID_MAX - 1}, "
-                             f"not {am_id}")
+            refuse(TofuRangeError, call, f"am_id must be 0 to "
+                   f"{c.TOFU_AM_ID_MAX - 1}, not {am_id}")
         if handler is not None and not callable(handler):
-            raise TypeError("handler must be callable or None")
+            raise TypeError(f"{call}: handler must be callable or None, not "
+                            f"{type(handler).__name__}")
         if handler is not None:
             callback = on_am
         status = c.tofu_iface_set_am_handler(self.iface, am_id, callback,
                                              &self.am_args[am_id])
         if status != c.TOFU_OK:
             fail("tofu_iface_set_am_handler", status, f"AM id {am_id}")
+        self.am_args[am_id].mode = mode
         self.am_handlers[am_id] = handler
+
+    def set_am_handler(self, int am_id, handler, *, bint view=False):
+        """Set what receives the active messages that UCT's verbs send.
+
+        Parameters
+        ----------
+        am_id : int
+            0 to 31.
+        handler : callable or None
+            ``handler(data)``, called from progress; data is bytes.  A message of
+            ``am_short`` starts with its 8-byte header in the byte order of the
+            machine.  None: such messages are dropped and counted.
+        view : bool
+            data is a memoryview, see ``set_message_handler``.
+
+        What the handler raises is raised from ``progress``.
+
+        Source: cython/core/tofu.h, tofu_iface_set_am_handler.
+        """
+        self.set_callback("Iface.set_am_handler", am_id, handler,
+                          MODE_DATA_VIEW if view else MODE_DATA)
+
+    def set_message_handler(self, int am_id, handler, *, bint view=False):
+        """Set what receives the messages that ``Endpoint.am`` sends.
+
+        Parameters
+        ----------
+        am_id : int
+            0 to 31.
+        handler : callable or None
+            ``handler(header, payload)``, called from progress, both bytes.  None:
+            such messages are dropped and counted.
+        view : bool
+            The payload is a read-only memoryview, for larger messages of the
+            place where it came, without a copy.  It is released when the handler
+            returns: use afterwards raises ``ValueError``.  To keep the message,
+            keep a slice (``payload[:]``) or an array of it; it ends with that
+            (``release()``, or when nobody refers to it any more).  Kept messages
+            occupy receive buffers: when few are left, messages come as copies.
+
+        What the handler raises is raised from ``progress``; other messages are not
+        affected.
+
+        Source: cython/core/tofu.h, tofu_iface_set_am_handler, tofu_am_cb_t.
+        """
+        self.set_callback("Iface.set_message_handler", am_id, handler,
+                          MODE_MESSAGE_VIEW if view else MODE_MESSAGE)
+
+    def messages(self, int am_id):
+        """The messages that ``Endpoint.am`` sends with one id, to iterate over.
+
+        ``async for message in iface.messages(3)`` in an asyncio event loop;
+        ``iface.messages(3).get(timeout)`` outside of one.  A message is a named
+        tuple (header: bytes, payload: bytes).
+
+        Returns
+        -------
+        MessageStream
+            The same for each call with that id until it is closed, so that no
+            message between two loops is lost.  It ends with the iface.
+
+        Raises ``TofuInUseError`` when a handler is set for the id.
+
+        Source: cython/core/tofu.h, tofu_iface_set_am_handler.
+        """
+        self.check()
+        stream = self.streams.get(am_id)
+        if stream is None:
+            if 0 <= am_id < 32 and self.am_handlers[am_id] is not None:
+                refuse(TofuInUseError, "Iface.messages",
+                       f"AM id {am_id} of {self!r} has a handler")
+            from uct_tofu import _loop
+            stream = _loop.MessageStream(self, am_id)
+            self.streams[am_id] = stream
+        return stream
+
+    def _forget_stream(self, int am_id):
+        """A stream is closed."""
+        self.set_callback("MessageStream.close", am_id, None, MODE_MESSAGE)
+        del self.streams[am_id]
+
+    @property
+    def event_fd(self):
+        """int : a file descriptor that becomes readable when there may be
+        something to do, after ``arm``.
+
+        It is the iface's and is closed with it.  The first use enters the kernel;
+        raises ``TofuError`` when the system has no descriptor left.
+
+        Source: cython/core/tofu.h, tofu_iface_event_fd.
+        """
+        cdef int fd = -1
+        cdef int status
+        self.check()
+        status = c.tofu_iface_event_fd(self.iface, &fd)
+        if status != c.TOFU_OK:
+            fail("tofu_iface_event_fd", status, repr(self))
+        return fd
+
+    def arm(self):
+        """Ask for a sign on ``event_fd``; to be called before each sleep.
+
+        Returns
+        -------
+        bool
+            True: whatever comes or completes from now on makes ``event_fd``
+            readable.  False: there is something to do; call ``progress`` first.
+
+        Signs without a reason are normal.  Enters the kernel.  Raises
+        ``TofuError``.
+
+        Source: cython/core/tofu.h, tofu_iface_event_arm.
+        """
+        cdef int fd = -1
+        cdef int status
+        self.check()
+        if self.has_deferred or self.has_exception or self.flushes:
+            return False
+        status = c.tofu_iface_event_fd(self.iface, &fd)
+        if status == c.TOFU_OK:
+            status = c.tofu_iface_event_arm(self.iface, ~0u)
+        if status == c.TOFU_ERR_BUSY:
+            return False
+        if status != c.TOFU_OK:
+            fail("tofu_iface_event_arm", status, repr(self))
+        return True
+
+    def _driver(self, loop):
+        """The object that drives the iface in an event loop."""
+        driver = self.driver
+        if driver is None or driver.loop is not loop:
+            from uct_tofu import _loop
+            if driver is not None:
+                driver.stop()
+            driver = self.driver = _loop.Driver(self, loop)
+        return driver
 
     def progress(self):
         """Drive completions, arrivals and credits; run callbacks.
@@ -259,12 +428,24 @@ cdef class Iface:
 
         Source: cython/core/tofu.h, tofu_iface_progress.
         """
+        cdef c.tofu_iface_t *iface = self.iface
         cdef unsigned count
         self.check()
+        if self.has_deferred:
+            self.run_deferred()
         self.progress_depth += 1
-        count = c.tofu_iface_progress(self.iface)
+        if self.num_large:
+            self.outside += 1
+            with nogil:
+                count = c.tofu_iface_progress(iface)
+            self.outside -= 1
+        else:
+            count = c.tofu_iface_progress(iface)
+        if self.flushes:
+            count += retry_flushes(self)
         self.progress_depth -= 1
-        self.raise_kept()
+        if self.has_exception:
+            self.raise_kept()
         return count
 
     def flush(self):
@@ -273,18 +454,18 @@ cdef class Iface:
 
         Returns
         -------
-        Completion
+        Request
 
-        Raises ``TofuRetryError`` (progress and call again) and
-        ``TofuOperationError`` when an operation failed since the last flush.
+        Raises ``TofuOperationError`` when an operation failed since the last flush.
 
         Source: cython/core/tofu.h, tofu_iface_flush.
         """
-        cdef Completion comp
+        cdef Request request
         self.check()
-        comp = make_completion("tofu_iface_flush", self, None, None)
-        comp.started(c.tofu_iface_flush(self.iface, &comp.completion.super))
-        return comp
+        request = make_request("tofu_iface_flush", self, None, None,
+                               KIND_IFACE_FLUSH)
+        request.submit()
+        return request
 
     def fence(self):
         """Later operations of each endpoint take effect after earlier ones.
@@ -299,8 +480,9 @@ cdef class Iface:
     def close(self):
         """Close the iface; harmless when repeated.  Enters the kernel.
 
-        Operations in flight end with TOFU_ERR_CANCELED.  Raises
-        ``RuntimeError`` while endpoints are open or from inside a callback.
+        Operations in flight end with TOFU_ERR_CANCELED, streams of messages end.
+        Raises ``TofuInUseError`` while endpoints are open or from inside a
+        callback, ``TofuBufferError`` while handlers' views of messages are kept.
 
         Source: cython/core/tofu.h, tofu_iface_close.
         """
@@ -308,15 +490,33 @@ cdef class Iface:
         if iface == NULL:
             return
         self.check()
+        if self.has_deferred:
+            self.run_deferred()
         if self.num_eps:
-            raise RuntimeError(f"{self!r} still has {self.num_eps} Endpoint "
-                               "open; close them first")
+            refuse(TofuInUseError, "Iface.close",
+                   f"{self!r} still has {self.num_eps} Endpoint open; close them "
+                   "first")
         if self.progress_depth:
-            raise RuntimeError(f"{self!r} cannot be closed from one of its "
-                               "callbacks")
+            refuse(TofuInUseError, "Iface.close",
+                   f"{self!r} cannot be closed from one of its callbacks")
+        if self.num_views:
+            refuse(TofuBufferError, "Iface.close",
+                   f"{self.num_views} messages of {self!r} are kept by views; "
+                   "release them first")
+        if self.driver is not None:
+            self.driver.stop()
+            self.driver = None
         self.iface = NULL
         c.tofu_iface_close(iface)
         self.md.num_ifaces -= 1
+        flushes = self.flushes
+        self.flushes = []
+        for request in flushes:
+            (<Request>request).finish(c.TOFU_ERR_CANCELED)
+        for stream in list(self.streams.values()):
+            stream.end()
+        self.streams.clear()
+        self.partial.clear()
         self.raise_kept()
 
     def __enter__(self):
@@ -326,12 +526,32 @@ cdef class Iface:
         self.close()
 
     def __del__(self):
-        if self.iface != NULL and self.md.generation == fork_generation:
+        if self.iface != NULL and self.generation == fork_generation:
             warn_unclosed(self)
 
     def __dealloc__(self):
         # no_gc_clear keeps self.md valid here; operations in flight would have
         # kept this object alive.
         if self.iface != NULL and self.md.generation == fork_generation:
+            if self.doomed:
+                self.run_deferred()
             c.tofu_iface_close(self.iface)
             self.md.num_ifaces -= 1
+
+
+cdef unsigned retry_flushes(Iface iface) noexcept:
+    """Flushes of the iface that found no resources; how many did now."""
+    cdef Request request
+    cdef unsigned count = 0
+    cdef int status
+    flushes = iface.flushes
+    iface.flushes = []
+    for item in flushes:
+        request = <Request>item
+        status = request.attempt()
+        if status == c.TOFU_ERR_NO_RESOURCE:
+            iface.flushes.append(request)
+        else:
+            request.settle(status)
+            count += 1
+    return count

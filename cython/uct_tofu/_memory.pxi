@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# MemoryDomain, Memory, RemoteKey
+# MemoryDomain, Memory
 
 
+@cython.no_gc_clear
 cdef class MemoryDomain:
     """Owns registered memory, which remote peers reach through it.
 
@@ -20,6 +21,10 @@ cdef class MemoryDomain:
         several; 0 is the default.
     arena_chunk : int
         Bytes of address space taken at a time for ``alloc``; 0 is the default.
+    kept_registrations : int
+        How many NumPy arrays stay registered after a large ``Endpoint.put`` or
+        ``get``, until they go (the longest unused give way); 0: none.  While it
+        is registered, an array cannot be resized in place.
 
     Raises ``TofuError``, ``RuntimeError`` when no backend loads.  Enters the
     kernel.  May be used from any thread.
@@ -28,14 +33,18 @@ cdef class MemoryDomain:
     """
 
     def __init__(self, Backend backend=None, *, tni=None, tnis=None,
-                 size_t stripe_thresh=0, size_t arena_chunk=0):
+                 size_t stripe_thresh=0, size_t arena_chunk=0,
+                 Py_ssize_t kept_registrations=256):
         cdef:
             c.tofu_md_config_t config
             c.tofu_md_attr_t attr
             c.tofu_md_t *md = NULL
             int status
         if self.md != NULL:
-            raise RuntimeError("the memory domain is open already")
+            refuse(TofuCallerError, "MemoryDomain", "it is open already")
+        if kept_registrations < 0:
+            raise ValueError("kept_registrations must not be negative, but is "
+                             f"{kept_registrations}")
         if backend is None:
             backend = Backend.load()
         c.tofu_md_config_default(&config)
@@ -57,6 +66,8 @@ cdef class MemoryDomain:
         self.backend = backend
         self.rkey_size = attr.rkey_packed_size
         self.generation = fork_generation
+        self.registrations = {}
+        self.max_registrations = kept_registrations
         self.md = md
 
     def __repr__(self):
@@ -65,7 +76,7 @@ cdef class MemoryDomain:
 
     cdef int check(self) except -1:
         if self.md == NULL:
-            raise RuntimeError("the memory domain is closed")
+            refuse(TofuClosedError, "MemoryDomain", "the memory domain is closed")
         return check_generation(self.generation, "the memory domain")
 
     def query(self):
@@ -144,7 +155,7 @@ cdef class MemoryDomain:
         -------
         Memory
 
-        Raises ``BufferError`` when the buffer does not qualify, ``TofuError``.
+        Raises ``TofuBufferError`` when the buffer does not qualify, ``TofuError``.
         May enter the kernel.
 
         Source: cython/core/tofu.h, tofu_mem_reg.
@@ -157,8 +168,7 @@ cdef class MemoryDomain:
             int status
         self.check()
         md = self.md
-        PyObject_GetBuffer(buffer, &mem.view,
-                           PyBUF_SIMPLE if read_only else PyBUF_WRITABLE)
+        acquire(buffer, &mem.view, not read_only, "MemoryDomain.reg")
         self.num_memories += 1
         with nogil:
             status = c.tofu_mem_reg(md, mem.view.buf, mem.view.len, flags,
@@ -178,7 +188,7 @@ cdef class MemoryDomain:
     def close(self):
         """Close the domain; harmless when repeated.  Enters the kernel.
 
-        Raises ``RuntimeError`` while an Iface or Memory of it is open.
+        Raises ``TofuInUseError`` while an Iface or Memory of it is open.
 
         Source: cython/core/tofu.h, tofu_md_close.
         """
@@ -187,9 +197,10 @@ cdef class MemoryDomain:
             return
         self.check()
         if self.num_ifaces or self.num_memories:
-            raise RuntimeError(
-                f"the memory domain still has {self.num_ifaces} Iface and "
-                f"{self.num_memories} Memory open; close them first")
+            refuse(TofuInUseError, "MemoryDomain.close",
+                   f"the memory domain still has {self.num_ifaces} Iface and "
+                   f"{self.num_memories} Memory open; close them first")
+        self.registrations.clear()
         self.md = NULL
         with nogil:
             c.tofu_md_close(md)
@@ -205,6 +216,9 @@ cdef class MemoryDomain:
             warn_unclosed(self)
 
     def __dealloc__(self):
+        # no_gc_clear keeps the table; without its md nothing in it is valid
+        if self.registrations is not None:
+            self.registrations.clear()
         if self.md != NULL and self.generation == fork_generation:
             c.tofu_md_close(self.md)
 
@@ -230,7 +244,7 @@ cdef class Memory:
 
     cdef int check(self) except -1:
         if self.memh == NULL:
-            raise RuntimeError("the memory is closed")
+            refuse(TofuClosedError, "Memory", "the memory is closed")
         return self.md.check()
 
     @property
@@ -256,6 +270,57 @@ cdef class Memory:
         c.tofu_mkey_pack(self.memh, PyBytes_AS_STRING(data))
         return data
 
+    def export(self):
+        """bytes : address, length and key, for a peer's ``RemoteMemory``.
+
+        To be sent to the peer by whatever means there is.  Valid until this
+        memory is closed.
+
+        Source: cython/core/tofu.h, tofu_mkey_pack.
+        """
+        return export_memory(self)
+
+    def array(self, dtype="uint8", shape=None, *, offset=0):
+        """The memory as a NumPy array, without a copy.
+
+        Parameters
+        ----------
+        dtype : numpy.dtype or what makes one
+        shape : int or tuple of int, optional
+            In elements; None: as many as fit behind ``offset``.
+        offset : int
+            Of the first element, bytes.
+
+        Returns
+        -------
+        numpy.ndarray
+            A view, C-contiguous; the memory cannot be closed while it exists.
+
+        Raises ``TofuRangeError`` when it is not inside the memory,
+        ``TofuDtypeError`` for elements that are Python objects.
+
+        Source: NumPy, numpy.ndarray.
+        """
+        import numpy
+        self.check()
+        kind = numpy.dtype(dtype)
+        if kind.hasobject:
+            refuse(TofuDtypeError, "Memory.array", f"elements of {kind} are "
+                   "Python objects, which mean nothing in another process")
+        if shape is None:
+            shape = max(self.size - offset, 0) // max(kind.itemsize, 1)
+        if not isinstance(shape, tuple):
+            shape = (shape,)
+        count = 1
+        for length in shape:
+            count *= length
+        if (offset < 0 or any(length < 0 for length in shape)
+                or offset + count * kind.itemsize > self.size):
+            refuse(TofuRangeError, "Memory.array",
+                   f"shape {shape} of {kind} at offset {offset} is not inside "
+                   f"{self!r}")
+        return numpy.ndarray(shape, kind, self, offset)
+
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.check()
         # Own read-only memory may be filled by this process; a registered
@@ -270,8 +335,8 @@ cdef class Memory:
     def close(self):
         """Free or deregister; harmless when repeated.  May enter the kernel.
 
-        Raises ``RuntimeError`` while operations of this process use it,
-        ``BufferError`` while views of allocated memory exist, ``TofuError``.
+        Raises ``TofuInUseError`` while operations of this process use it,
+        ``TofuBufferError`` while views of allocated memory exist, ``TofuError``.
         A peer that uses its key afterwards gets an error.
 
         Source: cython/core/tofu.h, tofu_mem_free, tofu_mem_dereg.
@@ -284,11 +349,12 @@ cdef class Memory:
             return
         self.check()
         if self.num_operations:
-            raise RuntimeError(f"{self!r} is used by {self.num_operations} "
-                               "operations in flight; complete them first")
+            refuse(TofuInUseError, "Memory.close",
+                   f"{self!r} is used by {self.num_operations} operations in "
+                   "flight; complete them first")
         if allocated and self.num_exports:
-            raise BufferError(f"{self!r} has {self.num_exports} views; release "
-                              "them first")
+            refuse(TofuBufferError, "Memory.close",
+                   f"{self!r} has {self.num_exports} views; release them first")
         self.memh = NULL
         with nogil:
             if allocated:
@@ -325,63 +391,3 @@ cdef class Memory:
             self.md.num_memories -= 1
         if not self.allocated:
             PyBuffer_Release(&self.view)
-
-
-cdef class RemoteKey:
-    """A peer's memory, from the bytes of its ``Memory.pack_rkey``.
-
-    Parameters
-    ----------
-    packed : bytes-like
-
-    Raises ``TofuCallerError`` when the bytes are not such a key or damaged.
-
-    Source: cython/core/tofu.h, tofu_rkey_unpack.
-    """
-
-    def __init__(self, packed):
-        cdef int status
-        if self.rkey != NULL:
-            raise RuntimeError("the remote key is in use already")
-        data = as_bytes(packed)
-        # To the core a size of 0 means "unknown", here it means no bytes.
-        if not data:
-            status = c.TOFU_ERR_INVALID_PARAM
-        else:
-            status = c.tofu_rkey_unpack(PyBytes_AS_STRING(data), len(data),
-                                        &self.rkey)
-        if status != c.TOFU_OK:
-            self.rkey = NULL
-            fail("tofu_rkey_unpack", status, f"{len(data)} bytes")
-        self.generation = fork_generation
-
-    cdef int check(self) except -1:
-        if self.rkey == NULL:
-            raise RuntimeError("the remote key is closed")
-        return check_generation(self.generation, "the remote key")
-
-    def close(self):
-        """Release the key; harmless when repeated.
-
-        Raises ``RuntimeError`` while operations use it.
-
-        Source: cython/core/tofu.h, tofu_rkey_release.
-        """
-        if self.rkey == NULL:
-            return
-        self.check()
-        if self.num_operations:
-            raise RuntimeError(f"the remote key is used by {self.num_operations}"
-                               " operations in flight; complete them first")
-        c.tofu_rkey_release(self.rkey)
-        self.rkey = NULL
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
-
-    def __dealloc__(self):
-        if self.rkey != NULL and self.generation == fork_generation:
-            c.tofu_rkey_release(self.rkey)

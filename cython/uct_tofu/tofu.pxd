@@ -36,6 +36,9 @@ cdef extern from "tofu.h" nogil:
 
     const char *tofu_status_string(tofu_status_t status) noexcept
 
+    ctypedef struct tofu_pending_req_t:
+        int8_t (*func)(tofu_pending_req_t *self) noexcept
+
     ctypedef struct tofu_completion_t:
         void (*func)(tofu_completion_t *self) noexcept
         int count
@@ -103,6 +106,7 @@ cdef extern from "tofu.h" nogil:
         size_t rndv_split
         int strong_order
         int early_complete
+        void *rx_desc
         tofu_err_cb_t err_cb
         void *err_arg
 
@@ -159,7 +163,14 @@ cdef extern from "tofu.h" nogil:
         size_t reason_size) noexcept
     tofu_status_t tofu_iface_set_am_handler(
         tofu_iface_t *iface, uint8_t id, tofu_am_cb_t cb, void *arg) noexcept
+    unsigned TOFU_CB_DESC
+    tofu_status_t tofu_iface_release_desc(
+        tofu_iface_t *iface, void *desc) noexcept
     unsigned tofu_iface_progress(tofu_iface_t *iface) noexcept
+    tofu_status_t tofu_iface_event_fd(
+        tofu_iface_t *iface, int *fd_p) noexcept
+    tofu_status_t tofu_iface_event_arm(
+        tofu_iface_t *iface, unsigned events) noexcept
     tofu_status_t tofu_iface_flush(
         tofu_iface_t *iface, tofu_completion_t *comp) noexcept
     tofu_status_t tofu_iface_fence(tofu_iface_t *iface) noexcept
@@ -227,3 +238,9 @@ cdef extern from "tofu.h" nogil:
     tofu_status_t tofu_ep_flush(
         tofu_ep_t *ep, unsigned flags, tofu_completion_t *comp) noexcept
     tofu_status_t tofu_ep_fence(tofu_ep_t *ep) noexcept
+
+    tofu_status_t tofu_ep_pending_add(
+        tofu_ep_t *ep, tofu_pending_req_t *req) noexcept
+    void tofu_ep_pending_purge(
+        tofu_ep_t *ep, void (*cb)(tofu_pending_req_t *req, void *arg) noexcept,
+        void *arg) noexcept

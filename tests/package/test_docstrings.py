@@ -13,6 +13,7 @@ MODULES = (
     "uct_tofu",
     "uct_tofu._utofu",
     "uct_tofu._core",
+    "uct_tofu._loop",
     "uct_tofu._paths",
     "uct_tofu._exchange",
     "uct_tofu._forward",

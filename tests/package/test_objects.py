@@ -24,6 +24,7 @@ from uct_tofu import (
     TofuCallerError,
     TofuError,
     TofuOperationError,
+    TofuRangeError,
     TofuRetryError,
 )
 
@@ -49,12 +50,12 @@ def finish(post, *arguments, timeout=20.0, **kwargs):
     deadline = time.monotonic() + timeout
     while True:
         try:
-            completion = post(*arguments, **kwargs)
+            request = post(*arguments, **kwargs)
             break
         except TofuRetryError:
             post.__self__.iface.progress()
             assert time.monotonic() < deadline
-    return completion.wait(timeout) if completion is not None else None
+    return request.wait(timeout) if request is not None else None
 
 
 # --------------------------------------------------------------------- data
@@ -173,7 +174,7 @@ def test_limits_are_refused(loop):
         ep.put_zcopy((memory, 1, len(memory)), memory.address, key)
     with pytest.raises(ValueError, match="not inside"):
         ep.put_zcopy((memory, 2**64 - 1, 2), memory.address, key)
-    with pytest.raises(OverflowError):
+    with pytest.raises(TofuRangeError, match="not inside"):
         ep.put_zcopy((memory, -1, 2), memory.address, key)
 
 
@@ -280,28 +281,28 @@ def test_operation_in_flight_holds_what_it_uses(loop):
     md, iface, ep, memory, _ = loop
     source = md.reg(bytearray(b"y" * 5000))
     key = RemoteKey(memory.pack_rkey())
-    completion = ep.put_zcopy(source, memory.address, key)
-    if not completion.done:
+    request = ep.put_zcopy(source, memory.address, key)
+    if not request.done:
         with pytest.raises(RuntimeError, match="in flight"):
             source.close()
         with pytest.raises(RuntimeError, match="in flight"):
             key.close()
         with pytest.raises(RuntimeError):
-            completion.result()
-    completion.wait(20)
-    assert completion.done and completion.status == 0
+            request.result()
+    request.wait(20)
+    assert request.done and request.status == 0
     source.close()
     key.close()
 
 
-def test_forgotten_completion_still_completes(loop):
+def test_forgotten_request_still_completes(loop):
     md, iface, ep, memory, key = loop
     source = md.reg(bytearray(b"z" * 5000))
     called = []
-    completion = ep.put_zcopy(source, memory.address, key)
-    completion.add_done_callback(lambda done: called.append(done.status))
-    alive = weakref.ref(completion)
-    del completion
+    request = ep.put_zcopy(source, memory.address, key)
+    request.add_done_callback(lambda done: called.append(done.status))
+    alive = weakref.ref(request)
+    del request
     gc.collect()
     finish(ep.flush)
     deadline = time.monotonic() + 10
@@ -317,13 +318,13 @@ def test_closing_cancels_what_is_in_flight(md):
     with md.alloc(4096) as memory, RemoteKey(memory.pack_rkey()) as key:
         iface = Iface(md)
         ep = Endpoint(iface, iface.address)
-        completion = ep.put_zcopy(memory, memory.address, key)
+        request = ep.put_zcopy(memory, memory.address, key)
         ep.close()
         iface.close()
-        assert completion.done
-        if completion.status != 0:
+        assert request.done
+        if request.status != 0:
             with pytest.raises(TofuOperationError, match="CANCELED"):
-                completion.result()
+                request.result()
 
 
 def test_cycles_are_collected():

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Buffers of the user's: getting at them, and saying why not
+
+cdef object ndarray = None      # numpy.ndarray once NumPy is loaded
+
+
+cdef bint is_ndarray(obj):
+    """Without importing NumPy: who has an array has loaded it."""
+    global ndarray
+    if ndarray is None:
+        module = sys.modules.get("numpy")
+        if module is None:
+            return False
+        ndarray = getattr(module, "ndarray", None)
+        if ndarray is None:
+            return False
+    return isinstance(obj, ndarray)
+
+
+cdef int acquire(obj, Py_buffer *view, bint writable, str call) except -1:
+    """Export a C- or F-contiguous buffer of elements of any plain type."""
+    cdef int flags = PyBUF_ANY_CONTIGUOUS | (PyBUF_WRITABLE if writable else 0)
+    if type(obj) is not bytes and type(obj) is not Memory:
+        if is_ndarray(obj):
+            if obj.dtype.hasobject:
+                raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
+                                     f"{describe(obj)} holds Python objects, "
+                                     "which mean nothing in another process")
+        elif isinstance(obj, memoryview) and "O" in obj.format:
+            raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
+                                 f"{describe(obj)} holds Python objects, which "
+                                 "mean nothing in another process")
+    try:
+        PyObject_GetBuffer(obj, view, flags)
+    except TofuError:
+        raise                   # a Memory that is closed
+    except (BufferError, ValueError, TypeError) as error:
+        explain(obj, writable, call, error)
+    return 0
+
+
+cdef str describe(obj):
+    """A buffer in words, for messages."""
+    if is_ndarray(obj):
+        return (f"{obj.dtype} array of shape {obj.shape} and strides "
+                f"{obj.strides} bytes")
+    if isinstance(obj, memoryview):
+        try:
+            return (f"memoryview of shape {obj.shape}, format {obj.format!r} "
+                    f"and strides {obj.strides} bytes")
+        except ValueError:
+            return "a released memoryview"
+    return f"{type(obj).__name__}"
+
+
+cdef int explain(obj, bint writable, str call, error) except -1:
+    """Raise what says why a buffer could not be exported."""
+    cdef bint readonly, contiguous
+    cdef int status = c.TOFU_ERR_INVALID_PARAM
+    if is_ndarray(obj):
+        contiguous = obj.flags.forc
+        readonly = not obj.flags.writeable
+    else:
+        try:
+            with memoryview(obj) as view:
+                contiguous = view.contiguous
+                readonly = view.readonly
+        except TypeError:
+            raise TypeError(f"{call}: a buffer is needed (bytes, bytearray, "
+                            "NumPy array, mmap, Memory, ...), not "
+                            f"{type(obj).__name__}") from None
+        except ValueError as other:     # released, or its owner is closed
+            raise TofuBufferError(call, status,
+                                  f"{describe(obj)}: {other}") from None
+    if not contiguous:
+        raise TofuContiguityError(
+            call, status, f"{describe(obj)} has gaps; copy it "
+            "(numpy.ascontiguousarray), or register what it is part of and pass "
+            "a list of (Memory, offset, length)") from None
+    if writable and readonly:
+        raise TofuReadOnlyError(call, status, f"{describe(obj)} is read-only, "
+                                "and the operation writes into it") from None
+    if is_ndarray(obj):
+        raise TofuDtypeError(call, status,
+                             f"{describe(obj)}: {error}") from None
+    raise TofuBufferError(call, status, f"{describe(obj)}: {error}") from None
+
+
+cdef object owner_of(obj):
+    """The object whose memory a buffer is: at the end of arrays and views."""
+    cdef int i
+    for i in range(16):
+        if type(obj) is Memory:
+            return obj
+        if isinstance(obj, memoryview):
+            obj = obj.obj
+        elif is_ndarray(obj) and obj.base is not None:
+            obj = obj.base
+        else:
+            return obj
+    return None
+
+
+# ------------------------------------------------------------- registrations
+
+
+cdef class _Forget:
+    """Called when a registered array goes, before its memory does."""
+
+    cdef dict registrations
+    cdef object key
+
+    def __call__(self, reference):
+        entry = self.registrations.get(self.key)
+        if entry is not None and (<_Registration>entry).owner is reference:
+            del self.registrations[self.key]
+
+
+@cython.final
+cdef class _Registration:
+    def __dealloc__(self):
+        # The md is open: it drops those that it keeps before it closes, and an
+        # operation that uses one keeps the iface, which keeps the md.
+        if self.memh != NULL and self.generation == fork_generation:
+            c.tofu_mem_dereg(self.memh)
+
+
+cdef _Registration register_range(MemoryDomain md, char *start, size_t length,
+                                  bint read_only):
+    """Register memory of the user's for as long as the result lives."""
+    cdef _Registration self = _Registration.__new__(_Registration)
+    cdef unsigned flags = c.TOFU_MEM_READ_ONLY if read_only else 0
+    cdef c.tofu_md_t *c_md = md.md
+    cdef c.tofu_mem_t *memh = NULL
+    cdef int status
+    md.num_memories += 1                # keeps the md open meanwhile
+    with nogil:
+        status = c.tofu_mem_reg(c_md, start, length, flags, &memh)
+    md.num_memories -= 1
+    if status != c.TOFU_OK:
+        fail("tofu_mem_reg", status, f"{length} bytes at {<uintptr_t>start:#x}")
+    self.memh = memh
+    self.start = start
+    self.size = length
+    self.read_only = read_only
+    self.generation = fork_generation
+    return self
+
+
+cdef _Registration register_array(MemoryDomain md, array, char *start,
+                                  size_t length, bint writable):
+    """The kept registration of the memory that an array owns, or None.
+
+    NumPy never moves or frees that memory while a weak reference to the array
+    exists, but by way of the array's end, of which the reference tells.
+    """
+    cdef _Registration self
+    cdef _Forget forget
+    cdef Py_buffer view
+    cdef char *whole
+    cdef size_t size
+    cdef bint read_only
+    key = PyLong_FromVoidPtr(<void *>array)
+    entry = md.registrations.get(key)
+    if entry is not None:
+        self = <_Registration>entry
+        if (start >= self.start and start + length <= self.start + self.size
+                and not (writable and self.read_only)
+                and self.owner() is array):
+            if len(md.registrations) * 2 > md.max_registrations:
+                del md.registrations[key]       # becomes the youngest
+                md.registrations[key] = self
+            return self
+    try:
+        PyObject_GetBuffer(array, &view, PyBUF_ANY_CONTIGUOUS)
+    except (BufferError, ValueError):
+        return None
+    whole = <char *>view.buf
+    size = view.len
+    read_only = view.readonly and not writable
+    PyBuffer_Release(&view)
+    if start < whole or start + length > whole + size:
+        return None
+    self = register_range(md, whole, size, read_only)
+    forget = _Forget.__new__(_Forget)
+    forget.registrations = md.registrations
+    forget.key = key
+    self.owner = weakref.ref(array, forget)
+    md.registrations[key] = self
+    while len(md.registrations) > md.max_registrations:
+        del md.registrations[next(iter(md.registrations))]
+    return self
+
+
+cdef int attach(Request request, obj, MemoryDomain md, bint writable) except -1:
+    """Find or make the registration for the request's local buffer."""
+    cdef Memory memory
+    cdef _Registration registration = None
+    owner = owner_of(obj)
+    if type(owner) is Memory:
+        memory = <Memory>owner
+        if (memory.md is md and memory.memh != NULL
+                and not (writable and memory.read_only)):
+            request.memory = memory
+            request.iov.memh = memory.memh
+            return 0
+    if (md.max_registrations > 0 and is_ndarray(owner) and owner.base is None
+            and owner.flags.owndata):
+        registration = register_array(md, owner, request.start, request.length,
+                                      writable)
+    if registration is None:
+        registration = register_range(md, request.start, request.length,
+                                      request.view.readonly)
+    request.registration = registration
+    request.iov.memh = registration.memh
+    return 0

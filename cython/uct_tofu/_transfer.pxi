@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What Endpoint does for buffers of any size, and for atomics
+
+
+cdef class _Iov:
+    """Pieces of registered memory as the core wants them."""
+
+    def __cinit__(self, local, Iface iface):
+        cdef Memory memory
+        cdef size_t length
+        if isinstance(local, Memory):
+            pieces = [(local, 0, len(local))]
+        elif isinstance(local, tuple):
+            pieces = [local]
+        else:
+            pieces = list(local)
+        self.iov = <c.tofu_iov_t *>PyMem_Malloc(
+            max(len(pieces), 1) * sizeof(c.tofu_iov_t))
+        if self.iov == NULL:
+            raise MemoryError()
+        self.memories = []
+        for piece in pieces:
+            if not (isinstance(piece, tuple) and len(piece) == 3
+                    and isinstance(piece[0], Memory)):
+                raise TypeError("a piece is (Memory, offset, length), not "
+                                f"{type(piece).__name__}")
+            item, first, size = piece
+            memory = item
+            memory.check()
+            if memory.md is not iface.md:
+                refuse(TofuKeyError, "Endpoint", f"{memory!r} belongs to another "
+                       "MemoryDomain than the endpoint")
+            if not (0 <= first <= memory.size and 0 <= size
+                    and first + size <= memory.size):
+                refuse(TofuRangeError, "Endpoint", f"{size} bytes at offset "
+                       f"{first} are not inside {memory!r}")
+            length = size
+            self.iov[self.count].buffer = <char *>memory.start + <size_t>first
+            self.iov[self.count].length = length
+            self.iov[self.count].memh = memory.memh
+            self.iov[self.count].stride = 0
+            self.iov[self.count].count = 1
+            self.count += 1
+            self.length += length
+            self.memories.append(memory)
+
+    def __dealloc__(self):
+        PyMem_Free(self.iov)
+
+
+cdef uint64_t operand(value, unsigned size) except? 0:
+    """A signed or unsigned integer of 4 or 8 bytes."""
+    if size != 4 and size != 8:
+        raise ValueError(f"size must be 4 or 8, not {size}")
+    bits = 8 * size
+    if not -(1 << (bits - 1)) <= value < (1 << bits):
+        raise OverflowError(f"{value} does not fit in {size} bytes")
+    return value & ((1 << bits) - 1)
+
+
+cdef Request put_or_get(Endpoint self, str call, object local, object remote,
+                        object offset, bint is_put):
+    cdef RemoteMemory target
+    cdef Request request
+    cdef Memory memory
+    cdef _Iov pieces
+    cdef uint64_t address
+    cdef size_t short_limit, bcopy_limit
+    self.check()
+    if type(remote) is not RemoteMemory:
+        raise TypeError(f"{call}: remote must be a RemoteMemory, not "
+                        f"{type(remote).__name__}")
+    target = <RemoteMemory>remote
+    request = self.new_request(call, target.key, KIND_PUT_ZCOPY if is_put
+                               else KIND_GET_ZCOPY)
+    if type(local) is list or type(local) is tuple:
+        pieces = _Iov(local, self.iface)
+        if pieces.count > (self.iface.limits.put_max_iov if is_put
+                           else self.iface.limits.get_max_iov):
+            refuse(TofuCallerError, call, f"{pieces.count} pieces, at most "
+                   f"{self.iface.limits.put_max_iov} can go at once")
+        for item in pieces.memories:
+            if not is_put and (<Memory>item).read_only:
+                refuse(TofuReadOnlyError, call, f"{item!r} is read-only")
+        request.pieces = pieces
+        request.length = pieces.length
+        request.remote = target.locate(self.iface, call, offset, request.length,
+                                       is_put)
+        request.submit()
+        return request
+    acquire(local, &request.view, not is_put, call)
+    request.has_view = True
+    # from here on the request releases the buffer, if need be in its __dealloc__
+    request.start = <char *>request.view.buf
+    request.length = request.view.len
+    request.remote = target.locate(self.iface, call, offset, request.length,
+                                   is_put)
+    if is_put:
+        short_limit = self.iface.limits.max_put_short
+        bcopy_limit = self.iface.limits.max_put_bcopy
+    else:
+        short_limit = 0
+        bcopy_limit = self.iface.limits.max_get_bcopy
+    if request.length <= short_limit and is_put:
+        request.kind = KIND_PUT_SHORT
+    elif request.length <= bcopy_limit:
+        request.kind = KIND_PUT_BCOPY if is_put else KIND_GET_BCOPY
+    else:
+        request.iov.buffer = request.start
+        request.iov.length = request.length
+        request.iov.count = 1
+        attach(request, local, self.iface.md, not is_put)
+    request.submit()
+    return request
+
+
+cdef Request atomic(Endpoint self, str call, object remote, object offset, object value,
+                    object compare, unsigned size, int kind, int op):
+    cdef RemoteMemory target
+    cdef Request request
+    cdef uint64_t word = operand(value, size)
+    self.check()
+    if type(remote) is not RemoteMemory:
+        raise TypeError(f"{call}: remote must be a RemoteMemory, not "
+                        f"{type(remote).__name__}")
+    target = <RemoteMemory>remote
+    request = self.new_request(call, target.key, kind)
+    request.remote = target.locate(self.iface, call, offset, size, True)
+    if request.remote % size:
+        refuse(TofuRangeError, call, f"the word at offset {offset or 0} of "
+               f"{target!r} is not aligned to its {size} bytes")
+    request.operand = word
+    request.flags = size
+    request.atomic_op = op
+    if kind == KIND_ATOMIC_CSWAP:
+        request.swap = word
+        request.operand = operand(compare, size)
+    if kind != KIND_ATOMIC_POST:
+        request.word_size = size
+    request.submit()
+    return request
