@@ -26,16 +26,17 @@ cdef int acquire(obj, Py_buffer *view, bint writable, str call) except -1:
                 raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
                                      f"{describe(obj)} holds Python objects, "
                                      "which mean nothing in another process")
-        elif isinstance(obj, memoryview) and "O" in obj.format:
-            raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
-                                 f"{describe(obj)} holds Python objects, which "
-                                 "mean nothing in another process")
     try:
         PyObject_GetBuffer(obj, view, flags)
     except TofuError:
         raise                   # a Memory that is closed
     except (BufferError, ValueError, TypeError) as error:
         explain(obj, writable, call, error)
+    if isinstance(obj, memoryview) and "O" in obj.format:
+        PyBuffer_Release(view)
+        raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
+                             f"{describe(obj)} holds Python objects, which mean "
+                             "nothing in another process")
     return 0
 
 

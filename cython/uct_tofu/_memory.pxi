@@ -319,7 +319,9 @@ cdef class Memory:
             refuse(TofuRangeError, "Memory.array",
                    f"shape {shape} of {kind} at offset {offset} is not inside "
                    f"{self!r}")
-        return numpy.ndarray(shape, kind, self, offset)
+        # numpy.ndarray(buffer=...) would not keep a view of the memory
+        return numpy.frombuffer(self, numpy.uint8)[
+            offset:offset + count * kind.itemsize].view(kind).reshape(shape)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.check()
