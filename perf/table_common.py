@@ -28,7 +28,7 @@ KERNELS = Path(__file__).resolve().parent / "kernels"
 # What a kernel is linked to; the others are pure uTofu programs.
 UCT_KERNELS = ("uct_put",)
 UCP_KERNELS = ("ucp_rma",)
-CORE_KERNELS = ("core_idle", "core_neighbours", "core_threads")
+CORE_KERNELS = ("core_idle", "core_neighbours", "core_ops", "core_threads")
 # The core's headers are not installed: they are those of this tree.
 CYTHON = KERNELS.parents[1] / "cython"
 # Arguments of kernels whose iterations are not ping-pongs.

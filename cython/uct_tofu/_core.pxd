@@ -149,6 +149,7 @@ cdef class Iface:
     cdef Py_ssize_t num_views   # messages that are kept
     cdef object __weakref__
     cdef int check(self) except -1
+    cdef int check_open(self) except -1
     cdef int refuse(self) except -1
     cdef int run_deferred(self) except -1
     cdef void keep_exception(self, exception) noexcept

@@ -118,6 +118,12 @@ cdef class Iface:
             return self.refuse()
         return 0
 
+    cdef int check_open(self) except -1:
+        """For what any thread may ask: it never changes."""
+        if self.iface == NULL or self.generation != fork_generation:
+            return self.refuse()
+        return 0
+
     cdef int refuse(self) except -1:
         if self.iface == NULL:
             refuse(TofuClosedError, "Iface", "the iface is closed")
@@ -136,9 +142,7 @@ cdef class Iface:
 
         Source: cython/core/tofu.h, thread rules.
         """
-        if self.iface == NULL:
-            self.refuse()
-        check_generation(self.generation, "the iface")
+        self.check_open()
         if (self.outside or self.progress_depth) and (
                 PyThread_get_thread_ident() != self.owner):
             refuse(TofuThreadError, "Iface.claim",
@@ -186,7 +190,7 @@ cdef class Iface:
         Source: cython/core/tofu.h, tofu_iface_query.
         """
         cdef c.tofu_iface_attr_t attr = self.limits
-        self.check()
+        self.check_open()
         return attr
 
     def stats(self):
@@ -207,7 +211,7 @@ cdef class Iface:
 
         Source: cython/core/tofu.h, tofu_iface_get_device_address.
         """
-        self.check()
+        self.check_open()
         data = PyBytes_FromStringAndSize(NULL, self.limits.device_addr_len)
         c.tofu_iface_get_device_address(self.iface, PyBytes_AS_STRING(data))
         return data
@@ -218,7 +222,7 @@ cdef class Iface:
 
         Source: cython/core/tofu.h, tofu_iface_get_address.
         """
-        self.check()
+        self.check_open()
         data = PyBytes_FromStringAndSize(NULL, self.limits.iface_addr_len)
         c.tofu_iface_get_address(self.iface, PyBytes_AS_STRING(data))
         return data

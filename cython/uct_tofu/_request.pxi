@@ -155,6 +155,8 @@ cdef class Request:
 
         Source: cython/core/tofu.h, tofu_completion_t.
         """
+        if self.unconfirmed:
+            self.confirm()
         if not self.is_done:
             raise RuntimeError(f"{self!r}")
         if self.final_status != c.TOFU_OK:
