@@ -77,8 +77,10 @@ int main(int argc, char **argv)
     ep     = core_connect(iface, &address);
     length = size;
     CORE_CHECK(tofu_mem_alloc(md, &length, 0, &memory, &target));
-    /* what a program has: memory of its own, as a NumPy array's is */
-    buffer = perf_memory("malloc", size);
+    /* allocated, and so aligned, as the memory of a NumPy array is */
+    buffer = malloc(size);
+    PERF_CHECK(buffer != NULL, "no memory");
+    memset(buffer, 1, size);
     CORE_CHECK(tofu_mem_reg(md, buffer, size, 0, &source));
     tofu_md_query(md, &attr);
     PERF_CHECK(attr.rkey_packed_size <= sizeof(packed), "a long rkey");

@@ -23,6 +23,20 @@ def test_example_runs(processes, tmp_path):
     assert output.split() == [str(sum(range(100)))]
 
 
+def test_examples_of_the_python_page_run(processes, tmp_path):
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL
+    )
+    assert len(blocks) >= 3
+    for block in blocks:
+        program = tmp_path / "example.py"
+        program.write_text(block)
+        code, output = processes.run(
+            [sys.executable, "-W", "error", str(program)], cwd=tmp_path
+        )
+        assert code == 0, output
+
+
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
