@@ -148,9 +148,27 @@ cdef _Registration register_range(MemoryDomain md, char *start, size_t length,
     return self
 
 
+cdef _Registration kept_registration(MemoryDomain md, array, char *start,
+                                     size_t length, bint writable):
+    """The registration that is kept for an object, if it is one for this."""
+    cdef _Registration self
+    key = PyLong_FromVoidPtr(<void *>array)
+    self = <_Registration>md.registrations.get(key)
+    if (self is None or start < self.start
+            or start + length > self.start + self.size
+            or (writable and self.read_only) or self.owner() is not array):
+        return None
+    if len(md.registrations) * 2 > md.max_registrations:
+        del md.registrations[key]       # becomes the youngest
+        md.registrations[key] = self
+    return self
+
+
 cdef _Registration register_array(MemoryDomain md, array, char *start,
                                   size_t length, bint writable):
-    """The kept registration of the memory that an array owns, or None.
+    """Register, for longer than the operation, the memory that an array owns.
+
+    None: it owns none.
 
     NumPy never moves or frees that memory while a weak reference to the array
     exists, but by way of the array's end, of which the reference tells.
@@ -161,17 +179,8 @@ cdef _Registration register_array(MemoryDomain md, array, char *start,
     cdef char *whole
     cdef size_t size
     cdef bint read_only
-    key = PyLong_FromVoidPtr(<void *>array)
-    entry = md.registrations.get(key)
-    if entry is not None:
-        self = <_Registration>entry
-        if (start >= self.start and start + length <= self.start + self.size
-                and not (writable and self.read_only)
-                and self.owner() is array):
-            if len(md.registrations) * 2 > md.max_registrations:
-                del md.registrations[key]       # becomes the youngest
-                md.registrations[key] = self
-            return self
+    if array.base is not None or not array.flags.owndata:
+        return None
     try:
         PyObject_GetBuffer(array, &view, PyBUF_ANY_CONTIGUOUS)
     except (BufferError, ValueError):
@@ -185,9 +194,9 @@ cdef _Registration register_array(MemoryDomain md, array, char *start,
     self = register_range(md, whole, size, read_only)
     forget = _Forget.__new__(_Forget)
     forget.registrations = md.registrations
-    forget.key = key
+    forget.key = PyLong_FromVoidPtr(<void *>array)
     self.owner = weakref.ref(array, forget)
-    md.registrations[key] = self
+    md.registrations[forget.key] = self
     while len(md.registrations) > md.max_registrations:
         del md.registrations[next(iter(md.registrations))]
     return self
@@ -196,19 +205,25 @@ cdef _Registration register_array(MemoryDomain md, array, char *start,
 cdef int attach(Request request, obj, MemoryDomain md, bint writable) except -1:
     """Find or make the registration for the request's local buffer."""
     cdef Memory memory
-    cdef _Registration registration = None
-    owner = owner_of(obj)
-    if type(owner) is Memory:
-        memory = <Memory>owner
-        if (memory.md is md and memory.memh != NULL
-                and not (writable and memory.read_only)):
-            request.memory = memory
-            request.iov.memh = memory.memh
-            return 0
-    if (md.max_registrations > 0 and is_ndarray(owner) and owner.base is None
-            and owner.flags.owndata):
-        registration = register_array(md, owner, request.start, request.length,
-                                      writable)
+    cdef _Registration registration
+    # first the commonest: an array that was used before
+    registration = kept_registration(md, obj, request.start, request.length,
+                                     writable)
+    if registration is None:
+        owner = owner_of(obj)
+        if type(owner) is Memory:
+            memory = <Memory>owner
+            if (memory.md is md and memory.memh != NULL
+                    and not (writable and memory.read_only)):
+                request.memory = memory
+                request.iov.memh = memory.memh
+                return 0
+        if md.max_registrations > 0 and is_ndarray(owner):
+            registration = kept_registration(md, owner, request.start,
+                                             request.length, writable)
+            if registration is None:
+                registration = register_array(md, owner, request.start,
+                                              request.length, writable)
     if registration is None:
         registration = register_range(md, request.start, request.length,
                                       request.view.readonly)

@@ -110,6 +110,7 @@ cdef class Request:
     cdef void hold(self) noexcept
     cdef void release(self) noexcept
     cdef int attempt(self) noexcept
+    cdef int post_zcopy(self, int kind, tofu_rkey_t *key) noexcept
     cdef int started(self, int status) except -1
     cdef void settle(self, int status) noexcept
     cdef int submit(self) except -1

@@ -162,9 +162,8 @@ cdef class Endpoint:
         comp.pieces = iov
         comp.length = iov.length
         comp.hold()
-        comp.started(c.tofu_ep_put_zcopy(self.ep, iov.iov, iov.count,
-                                         remote_addr, key,
-                                         &comp.completion.super))
+        comp.remote = remote_addr
+        comp.started(comp.post_zcopy(KIND_PUT_ZCOPY, key))
         return comp
 
     def get_bcopy(self, size_t length, uint64_t remote_addr, RemoteKey rkey):
@@ -208,9 +207,8 @@ cdef class Endpoint:
         comp.pieces = iov
         comp.length = iov.length
         comp.hold()
-        comp.started(c.tofu_ep_get_zcopy(self.ep, iov.iov, iov.count,
-                                         remote_addr, key,
-                                         &comp.completion.super))
+        comp.remote = remote_addr
+        comp.started(comp.post_zcopy(KIND_GET_ZCOPY, key))
         return comp
 
     def atomic_post(self, op, value, uint64_t remote_addr, RemoteKey rkey, *,

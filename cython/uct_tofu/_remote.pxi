@@ -119,7 +119,7 @@ cdef class RemoteMemory:
     def __repr__(self):
         return (f"<RemoteMemory, {self.length} bytes at {self.start:#x}"
                 f"{', read-only' if self.read_only else ''}"
-                f"{', closed' if self.key.rkey == NULL else ''}>")
+                f"{', closed' if self.key is None or self.key.rkey == NULL else ''}>")
 
     def __len__(self):
         return self.length
@@ -195,6 +195,8 @@ cdef class RemoteMemory:
                          size_t length, bint write) except? 0:
         """The address of an operation's range, which is checked here."""
         cdef uint64_t first = 0
+        if self.key is None:
+            refuse(TofuClosedError, call, "the remote memory was never opened")
         if self.key.rkey == NULL or self.key.generation != fork_generation:
             self.key.check()
         if offset is not None:

@@ -302,16 +302,13 @@ cdef class Request:
     cdef int attempt(self) noexcept:
         """Post it; returns the core's status."""
         cdef Endpoint endpoint = self.ep
-        cdef Iface iface = self.iface
         cdef c.tofu_ep_t *ep
         cdef c.tofu_rkey_t *key = NULL
         cdef pack_arg_t pack
         cdef intptr_t status
-        cdef c.tofu_iov_t *iov = &self.iov
-        cdef size_t count = 1
         cdef uint8_t kind = self.kind
         if kind == KIND_IFACE_FLUSH:
-            return c.tofu_iface_flush(iface.iface, &self.completion.super)
+            return c.tofu_iface_flush(self.iface.iface, &self.completion.super)
         ep = endpoint.ep
         if self.rkey is not None:
             key = self.rkey.rkey
@@ -327,18 +324,7 @@ cdef class Request:
             return c.tofu_ep_get_bcopy(ep, unpack_copy, self.start, self.length,
                                        self.remote, key, &self.completion.super)
         if kind == KIND_PUT_ZCOPY or kind == KIND_GET_ZCOPY:
-            if self.pieces is not None:
-                iov = self.pieces.iov
-                count = self.pieces.count
-            if self.length < LARGE_BYTES:
-                return post_zcopy(kind, ep, iov, count, self.remote, key,
-                                  &self.completion.super)
-            iface.outside += 1
-            with nogil:
-                status = post_zcopy(kind, ep, iov, count, self.remote, key,
-                                    &self.completion.super)
-            iface.outside -= 1
-            return status
+            return self.post_zcopy(kind, key)
         if kind == KIND_ATOMIC_POST:
             return c.tofu_ep_atomic_post(ep, <c.tofu_atomic_op_t>self.atomic_op,
                                          self.flags, self.operand, self.remote,
@@ -356,6 +342,26 @@ cdef class Request:
             return send_am(self)
         self.cover = endpoint.seq
         return c.tofu_ep_flush(ep, self.flags, &self.completion.super)
+
+    cdef int post_zcopy(self, int kind, c.tofu_rkey_t *key) noexcept:
+        """Post a put or get of registered memory, a large one without the GIL."""
+        cdef Iface iface = self.iface
+        cdef c.tofu_ep_t *ep = self.ep.ep
+        cdef c.tofu_iov_t *iov = &self.iov
+        cdef size_t count = 1
+        cdef int status
+        if self.pieces is not None:
+            iov = self.pieces.iov
+            count = self.pieces.count
+        if self.length < LARGE_BYTES:
+            return post_iov(kind, ep, iov, count, self.remote, key,
+                            &self.completion.super)
+        iface.outside += 1
+        with nogil:
+            status = post_iov(kind, ep, iov, count, self.remote, key,
+                              &self.completion.super)
+        iface.outside -= 1
+        return status
 
     cdef int submit(self) except -1:
         """Post it, or queue it for when there are resources.
@@ -481,6 +487,8 @@ cdef class Request:
         cdef c.tofu_iface_t *c_iface
         cdef long start, elapsed
         cdef int i
+        if iface is None:
+            raise TypeError("requests are made by operations")
         iface.check()
         if iface.has_deferred:
             iface.run_deferred()
@@ -510,9 +518,9 @@ cdef class Request:
         return 0
 
 
-cdef int post_zcopy(int kind, c.tofu_ep_t *ep, const c.tofu_iov_t *iov,
-                    size_t count, uint64_t remote, const c.tofu_rkey_t *key,
-                    c.tofu_completion_t *completion) noexcept nogil:
+cdef int post_iov(int kind, c.tofu_ep_t *ep, const c.tofu_iov_t *iov,
+                  size_t count, uint64_t remote, const c.tofu_rkey_t *key,
+                  c.tofu_completion_t *completion) noexcept nogil:
     if kind == KIND_PUT_ZCOPY:
         return c.tofu_ep_put_zcopy(ep, iov, count, remote, key, completion)
     return c.tofu_ep_get_zcopy(ep, iov, count, remote, key, completion)

@@ -5,7 +5,7 @@
 cdef class _Iov:
     """Pieces of registered memory as the core wants them."""
 
-    def __cinit__(self, local, Iface iface):
+    def __cinit__(self, local, Iface iface not None):
         cdef Memory memory
         cdef size_t length
         if isinstance(local, Memory):

@@ -54,7 +54,9 @@ RECORD = np.dtype([("a", "i4"), ("b", "f8", 3)])
 
 @pytest.mark.parametrize("count", [3, 4000])
 @pytest.mark.parametrize(
-    "dtype", ["u1", "?", "i2", ">f4", "f8", "c16", "M8[ns]", "S5", "U3", RECORD], ids=str
+    "dtype",
+    ["u1", "?", "i2", ">f4", "f8", "c16", "M8[ns]", "S5", "U3", RECORD],
+    ids=str,
 )
 def test_any_plain_dtype(net, dtype, count):
     size = count * np.dtype(dtype).itemsize

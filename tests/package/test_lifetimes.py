@@ -245,3 +245,49 @@ def test_interpreter_exit(processes, tmp_path, job, case):
     assert "Fatal" not in output and "Traceback" not in output, output
     left = {name for name in set(os.listdir("/dev/shm")) - before if job in name}
     assert not left
+
+
+ARGUMENTS = ((), (1,), (1, 2), (b"x", None), (b"x", 1, None), (1, 2, None, None))
+
+
+@pytest.mark.parametrize("name", ["Endpoint", "Iface", "Memory", "MemoryDomain"])
+def test_objects_without_init_refuse_everything(name):
+    _use_everything(name)
+
+
+@pytest.mark.parametrize("name", ["RemoteKey", "RemoteMemory", "Request"])
+def test_values_without_init_refuse_everything(name):
+    _use_everything(name)
+
+
+def _use_everything(name):
+    """What __new__ alone makes: exceptions, never a crash."""
+    import uct_tofu
+
+    item = getattr(uct_tofu, name).__new__(getattr(uct_tofu, name))
+    calls = 0
+    for member in dir(type(item)):
+        if member.startswith("__") and member not in (
+            "__repr__",
+            "__len__",
+            "__getitem__",
+            "__await__",
+            "__enter__",
+        ):
+            continue
+        for arguments in ARGUMENTS:
+            try:
+                value = getattr(item, member)
+                if callable(value):
+                    value(*arguments)
+            except Exception:
+                calls += 1
+    assert calls > 0
+    with loopback() as net:
+        for call in (net.ep.put, net.ep.get):
+            for arguments in ((bytearray(9), item), (item, net.remote), ([item], item)):
+                with pytest.raises((TofuError, TypeError)):
+                    call(*arguments)
+        if name == "RemoteMemory":
+            with pytest.raises(TofuClosedError):
+                net.ep.add(item, 1)

@@ -90,9 +90,7 @@ def test_view_ends_with_the_handler(net, size, plain):
 @pytest.mark.parametrize("size", [4, 5000])
 def test_what_is_made_of_a_view_keeps_the_message(net, keep, size):
     kept = []
-    net.iface.set_message_handler(
-        2, lambda _, view: kept.append(keep(view)), view=True
-    )
+    net.iface.set_message_handler(2, lambda _, view: kept.append(keep(view)), view=True)
     for i in range(5):
         net.ep.am(2, _payload(size + i))
     until(net.iface, lambda: len(kept) == 5)
