@@ -3,6 +3,7 @@
 
 import asyncio
 import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -209,6 +210,48 @@ def test_sleeping_loop_is_woken_by_a_message(net):
     finally:
         stop.set()
         thread.join(PATIENCE)
+
+
+def _echo_process(pipe):
+    """Sends each message back, from a loop of its own, until an empty one."""
+
+    async def main():
+        with MemoryDomain() as md, Iface(md) as iface:
+            pipe.send(iface.address)
+            with Endpoint(iface, pipe.recv()) as ep:
+                async for message in iface.messages(1):
+                    await ep.am(2, message.payload, header=message.header)
+                    if not message.payload:
+                        break
+                await ep.flush()
+
+    asyncio.run(main())
+
+
+def test_two_processes_with_a_loop_each(net):
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_echo_process, args=(there,), daemon=True)
+    process.start()
+    try:
+        assert here.poll(PATIENCE), "the peer did not start"
+        address = here.recv()
+        here.send(net.iface.address)
+
+        async def main():
+            with Endpoint(net.iface, address) as ep:
+                for size in (1, 20, 5000, 100000, 0):
+                    await ep.am(1, b"m" * size, header=b"%d" % size)
+                    message = await anext(net.iface.messages(2))
+                    assert message == (b"%d" % size, b"m" * size)
+                await ep.flush()
+
+        run(main())
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
 
 
 def test_several_ifaces_in_one_loop(net):
