@@ -159,7 +159,7 @@ def test_idle_loop_sleeps(net):
     """Someone awaits, nothing comes: no busy loop."""
 
     async def main():
-        task = asyncio.create_task(anext(aiter(net.iface.messages(3))))
+        task = asyncio.ensure_future(anext(aiter(net.iface.messages(3))))
         await asyncio.sleep(0.1)
         polls = net.iface.stats()["polls"]
         await asyncio.sleep(1)
@@ -168,9 +168,10 @@ def test_idle_loop_sleeps(net):
         assert (await task).header == b"now"
         return polls
 
-    # The core wakes up some times per second, or each millisecond without doorbells;
-    # a busy loop would poll a hundred thousand times.
-    assert run(main()) < 10000
+    # The core wakes up ten times per second with doorbells, a thousand times without;
+    # a busy loop polls some ten thousand times, on a machine that is busy itself too.
+    polls = asyncio.run(main())
+    assert polls < 3000
 
 
 def test_sleeping_loop_is_woken_by_a_message(net):
@@ -224,6 +225,7 @@ def _echo_process(pipe):
                     if not message.payload:
                         break
                 await ep.flush()
+                pipe.recv()  # the peer is not done with this iface before
 
     asyncio.run(main())
 
@@ -247,6 +249,7 @@ def test_two_processes_with_a_loop_each(net):
                 await ep.flush()
 
         run(main())
+        here.send("end")
         process.join(PATIENCE)
         assert process.exitcode == 0
     finally:
