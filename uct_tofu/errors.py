@@ -84,6 +84,8 @@ class TofuError(Exception):
         The status; the values are those of ``ucs_status_t``.
     name : str
         The status by name, e.g. ``TOFU_ERR_NO_RESOURCE``.
+    detail : str
+        The object and the sizes, in words.
 
     Source: cython/core/tofu.h, tofu_status_t.
     """
@@ -91,9 +93,13 @@ class TofuError(Exception):
     def __init__(self, call, status, detail=""):
         self.call = call
         self.status = status
+        self.detail = detail
         self.name = STATUS_NAMES.get(status, "unknown status")
         text = f"{call}: {self.name} ({status})"
         super().__init__(f"{text}: {detail}" if detail else text)
+
+    def __reduce__(self):
+        return type(self), (self.call, self.status, self.detail)
 
 
 class TofuRetryError(TofuError):

@@ -4,6 +4,7 @@
 import gc
 import itertools
 import os
+import pickle
 import random
 import sys
 import textwrap
@@ -245,6 +246,22 @@ def test_interpreter_exit(processes, tmp_path, job, case):
     assert "Fatal" not in output and "Traceback" not in output, output
     left = {name for name in set(os.listdir("/dev/shm")) - before if job in name}
     assert not left
+
+
+def test_exceptions_go_through_pickle():
+    """As multiprocessing sends them to the parent."""
+    with loopback() as net:
+        for call in (
+            lambda: net.ep.put(b"x", net.remote, offset=-1),
+            lambda: net.ep.put(np.ones((4, 4))[:, 1], net.remote),
+            lambda: RemoteMemory(b"nonsense"),
+        ):
+            with pytest.raises(TofuError) as caught:
+                call()
+            copy = pickle.loads(pickle.dumps(caught.value))
+            assert type(copy) is type(caught.value)
+            assert str(copy) == str(caught.value)
+            assert (copy.call, copy.status) == (caught.value.call, caught.value.status)
 
 
 ARGUMENTS = ((), (1,), (1, 2), (b"x", None), (b"x", 1, None), (1, 2, None, None))
