@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """UCX on Fujitsu's Tofu interconnect.
 
-``Backend`` and ``Vcq`` are the uTofu API; ``MemoryDomain``, ``Iface`` and
+``Backend``, ``Vcq`` and ``Vbg`` are the uTofu API; ``MemoryDomain``, ``Iface`` and
 ``Endpoint`` are the transport core, with the verbs of UCX's UCT layer.  Both
 run on the machine's uTofu library or on the emulator of this package.  The
 functions say where the package's files are.  Importing loads no library;
@@ -51,10 +51,14 @@ except importlib.metadata.PackageNotFoundError:
 _EXTENSION = {
     "ArmwOp": "_utofu",
     "Backend": "_utofu",
+    "Descriptors": "_utofu",
     "MrqNotice": "_utofu",
     "MrqType": "_utofu",
     "OnesidedFlag": "_utofu",
+    "ReduceOp": "_utofu",
     "RegisteredMemory": "_utofu",
+    "Vbg": "_utofu",
+    "VbgSetting": "_utofu",
     "Vcq": "_utofu",
     "AtomicOp": "_core",
     "Request": "_core",

@@ -2,6 +2,21 @@
 # Backend
 
 
+# The library of the process, once it is loaded
+cdef const tofu_backend *loaded_backend = NULL
+
+
+cdef int read_coords(values, uint8_t *coords, int number, call) except -1:
+    """Coordinates, each 0 to 255, to an array of that many."""
+    values = list(values)
+    if len(values) != number:
+        raise ValueError(f"{call}: {number} coordinates are needed, got "
+                         f"{len(values)}")
+    for i in range(number):
+        coords[i] = values[i]
+    return 0
+
+
 cdef list read_tnis(call, int ret, uint16_t *ids, size_t count):
     """The TNI IDs of an array that the library allocated for us."""
     try:
@@ -21,8 +36,17 @@ cdef class Backend:
     Source: cython/abi/tofu_dl.h; uTofu user's guide 3.2, 3.9.
     """
 
+    def __cinit__(self):
+        if loaded_backend == NULL:
+            raise TypeError("use Backend.load()")
+        self.backend = loaded_backend
+
     def __init__(self):
         raise TypeError("use Backend.load()")
+
+    def __reduce__(self):
+        raise TypeError("a Backend cannot be copied or pickled; use "
+                        "Backend.load()")
 
     @staticmethod
     def load(choice=None):
@@ -52,7 +76,7 @@ cdef class Backend:
             const char *c_choice = NULL
             const tofu_backend *pointer = NULL
             int ret
-            Backend self
+        global loaded_backend
         if choice is not None:
             if not isinstance(choice, str):
                 raise TypeError("choice must be a str or None, not "
@@ -64,9 +88,8 @@ cdef class Backend:
             ret = tofu_backend_load(c_choice, &pointer, err, sizeof(err))
         if ret != 0:
             raise RuntimeError(err.decode("utf-8", "replace"))
-        self = Backend.__new__(Backend)
-        self.backend = pointer
-        return self
+        loaded_backend = pointer
+        return Backend.__new__(Backend)
 
     def __repr__(self):
         return f"<Backend {self.kind} {self.path}>"
@@ -158,6 +181,7 @@ cdef class Backend:
     def barrier_caps(self, uint16_t tni):
         """Dict of int : barrier features and limits of a TNI.
 
+        ``reduce_ops`` has the bit ``1 << op`` for each ``ReduceOp``.
         The keys are the fields of ``struct utofu_barrier_caps``.  Raises
         ``UtofuError``.
 
@@ -224,16 +248,13 @@ cdef class Backend:
         """
         cdef uint8_t xyzabc[6]
         cdef c.utofu_vcq_id_t vcq_id = 0
-        values = list(coords)
-        if len(values) != 6:
-            raise ValueError(f"6 coordinates are needed, got {len(values)}")
-        for i in range(6):
-            xyzabc[i] = values[i]
+        coords = list(coords)
+        read_coords(coords, xyzabc, 6, "utofu_construct_vcq_id")
         cdef int ret = self.backend.fn.construct_vcq_id(xyzabc, tni, cq, cmp_id,
                                                         &vcq_id)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_construct_vcq_id", ret,
-                 f"coords {values}, TNI {tni}, CQ {cq}, cmp_id {cmp_id}")
+                 f"coords {coords}, TNI {tni}, CQ {cq}, cmp_id {cmp_id}")
         return vcq_id
 
     def vcq_info(self, uint64_t vcq_id):
@@ -264,3 +285,84 @@ cdef class Backend:
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_query_stadd", ret, f"VCQ ID {vcq_id:#x}, STag {stag}")
         return stadd
+
+    def set_vcq_id_path(self, uint64_t vcq_id, path_coords=None):
+        """int : the VCQ ID with another default path.
+
+        Parameters
+        ----------
+        vcq_id : int
+        path_coords : sequence of 3 int, optional
+            A, B, C of the path; None lets the library choose one that suits.
+
+        Raises ``UtofuError``; ``ValueError`` for another number of coordinates.
+
+        Source: uTofu user's guide 3.3.2, utofu_set_vcq_id_path.
+        """
+        cdef uint8_t abc[3]
+        cdef c.utofu_vcq_id_t changed = vcq_id
+        if path_coords is not None:
+            path_coords = list(path_coords)
+            read_coords(path_coords, abc, 3, "utofu_set_vcq_id_path")
+        cdef int ret = self.backend.fn.set_vcq_id_path(
+            &changed, NULL if path_coords is None else abc)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_set_vcq_id_path", ret,
+                 f"VCQ ID {vcq_id:#x}, path {path_coords}")
+        return changed
+
+    def path_id(self, uint64_t vcq_id, path_coords=None):
+        """int : ID of a path to a VCQ, for ``OnesidedFlag.path``.
+
+        Parameters
+        ----------
+        vcq_id : int
+            The ID is only for this one.
+        path_coords : sequence of 3 int, optional
+            A, B, C of the path; None lets the library choose one that suits.
+
+        Raises ``UtofuError``; ``ValueError`` for another number of coordinates.
+
+        Source: uTofu user's guide 3.5.1.1, utofu_get_path_id.
+        """
+        cdef uint8_t abc[3]
+        cdef c.utofu_path_id_t path_id = 0
+        if path_coords is not None:
+            path_coords = list(path_coords)
+            read_coords(path_coords, abc, 3, "utofu_get_path_id")
+        cdef int ret = self.backend.fn.get_path_id(
+            vcq_id, NULL if path_coords is None else abc, &path_id)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_get_path_id", ret,
+                 f"VCQ ID {vcq_id:#x}, path {path_coords}")
+        return path_id
+
+    def path_coords(self, uint64_t vcq_id, uint8_t path_id):
+        """Tuple of 3 int : A, B, C of the path that an ID stands for.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.5.1.2, utofu_get_path_coords.
+        """
+        cdef uint8_t abc[3]
+        cdef int ret = self.backend.fn.get_path_coords(vcq_id, path_id, abc)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_get_path_coords", ret,
+                 f"VCQ ID {vcq_id:#x}, path ID {path_id}")
+        return tuple([abc[i] for i in range(3)])
+
+    def vbg_info(self, uint64_t vbg_id):
+        """Dict with the parts of a VBG ID: coords, tni, bg, extra_val.
+
+        Raises ``UtofuError``.
+
+        Source: uTofu user's guide 3.4.3.1, utofu_query_vbg_info.
+        """
+        cdef uint8_t xyzabc[6]
+        cdef uint16_t tni = 0, bg = 0, extra = 0
+        cdef int ret = self.backend.fn.query_vbg_info(vbg_id, xyzabc, &tni, &bg,
+                                                      &extra)
+        if ret != c.UTOFU_SUCCESS:
+            fail("utofu_query_vbg_info", ret, f"VBG ID {vbg_id:#x}")
+        return {"coords": tuple([xyzabc[i] for i in range(6)]), "tni": tni,
+                "bg": bg, "extra_val": extra}

@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The uTofu API as Python objects: the backend, its VCQs, registered memory.
+"""The uTofu API as Python objects: the backend, its VCQs and VBGs, memory.
 
-Thin: one method is one uTofu call, with the library's own rules.  Every call
-holds the GIL, which also serialises the use of a VCQ by several threads.
+Thin: one method is one uTofu call, with the library's own rules; ``wait_*`` polls
+until something comes.  All objects may be used by several threads; what the
+library wants serialised takes turns.  A child holds its parent, and ``free`` of
+the parent refuses while there are children.
 """
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer)
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+    PyBUF_ANY_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer)
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
+from libc.stdint cimport (
+    SIZE_MAX, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t)
 from libc.stdlib cimport free
 from uct_tofu cimport utofu as c
 from uct_tofu.tofu_dl cimport (
-    TOFU_BACKEND_EMULATOR, tofu_backend, tofu_backend_load, tofu_code_name)
+    TOFU_BACKEND_EMULATOR, tofu_backend, tofu_backend_load, tofu_code_name,
+    tofu_functions)
 
 import collections
 import enum
+import operator
 import warnings
+import weakref
 
 from uct_tofu.errors import code_error
 
@@ -38,6 +47,41 @@ class OnesidedFlag(enum.IntFlag):
     TCQ_NOTICE = c.UTOFU_ONESIDED_FLAG_TCQ_NOTICE
     LOCAL_MRQ_NOTICE = c.UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE
 
+    @staticmethod
+    def path(path_id):
+        """The flag for one path, instead of the one in the VCQ ID.
+
+        Parameters
+        ----------
+        path_id : int
+            0 to 255, from ``Backend.path_id`` for the same VCQ ID.
+
+        Raises ``ValueError`` for another number.
+
+        Source: uTofu user's guide 3.7.9.2.
+        """
+        if not 0 <= path_id <= 255:
+            raise ValueError(f"path ID {path_id}: 0 to 255 can be")
+        return OnesidedFlag(c.UTOFU_ONESIDED_FLAG_PATH(path_id))
+
+    @staticmethod
+    def sps(steps):
+        """The flag for the session progress step of a put to a session-mode VCQ:
+        how many operations it starts there.
+
+        Parameters
+        ----------
+        steps : int
+            0 to 15.
+
+        Raises ``ValueError`` for another number.
+
+        Source: uTofu user's guide 3.7.9.3.
+        """
+        if not 0 <= steps <= 15:
+            raise ValueError(f"session progress step {steps}: 0 to 15 can be")
+        return OnesidedFlag(c.UTOFU_ONESIDED_FLAG_SPS(steps))
+
 
 class ArmwOp(enum.IntEnum):
     """Operation of an atomic read-modify-write.
@@ -50,6 +94,23 @@ class ArmwOp(enum.IntEnum):
     XOR = c.UTOFU_ARMW_OP_XOR
     AND = c.UTOFU_ARMW_OP_AND
     OR = c.UTOFU_ARMW_OP_OR
+
+
+class ReduceOp(enum.IntEnum):
+    """Operation of a reduction: BFPSUM of floating-point numbers, the others of
+    whole numbers.  MAXLOC takes pairs of value and place.
+
+    Source: uTofu user's guide 3.8.3.1.
+    """
+
+    BARRIER = c.UTOFU_REDUCE_OP_BARRIER
+    BAND = c.UTOFU_REDUCE_OP_BAND
+    BOR = c.UTOFU_REDUCE_OP_BOR
+    BXOR = c.UTOFU_REDUCE_OP_BXOR
+    MAX = c.UTOFU_REDUCE_OP_MAX
+    MAXLOC = c.UTOFU_REDUCE_OP_MAXLOC
+    SUM = c.UTOFU_REDUCE_OP_SUM
+    BFPSUM = c.UTOFU_REDUCE_OP_BFPSUM
 
 
 class MrqType(enum.IntEnum):
@@ -86,4 +147,9 @@ cdef object fail(call, int code, detail="", notice=None, cbdata=None):
 
 
 include "_backend.pxi"
+include "_lock.pxi"
+include "_wait.pxi"
+include "_regmem.pxi"
 include "_vcq.pxi"
+include "_desc.pxi"
+include "_vbg.pxi"
