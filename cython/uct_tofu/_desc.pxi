@@ -3,7 +3,7 @@
 
 
 cdef class Descriptors:
-    """Prepared operations of one VCQ, posted at once by ``Vcq.post_toq``.
+    """Descriptors(vcq)\n--\n\nPrepared operations of one VCQ, posted at once by ``Vcq.post_toq``.
 
     Parameters
     ----------
@@ -23,6 +23,7 @@ cdef class Descriptors:
     def __init__(self, Vcq vcq not None):
         if self.vcq is not None:
             raise RuntimeError("the descriptors exist already")
+        vcq.check()
         self.desc_size = vcq.backend.onesided_caps(vcq.tni)["max_toq_desc_size"]
         self.vcq = vcq
 

@@ -31,11 +31,11 @@ cdef object unsuitable(buffer, bint read_only):
     if contiguous is None:
         contiguous = getattr(getattr(view, "flags", None), "forc", True)
     if not contiguous:
-        return (f"the {what} is not contiguous (shape {shape}, strides {strides} "
+        return (f"the {what} object is not contiguous (shape {shape}, strides {strides} "
                 "bytes): register the array that it is a view of, or a "
                 "contiguous copy")
     if not read_only and getattr(view, "readonly", False):
-        return (f"the {what} is read-only: register it with read_only=True, or "
+        return (f"the {what} object is read-only: register it with read_only=True, or "
                 "take a writable buffer")
     return ""
 

@@ -21,7 +21,10 @@ cdef int read_setting(item, c.utofu_vbg_setting *setting) except -1:
     cdef uint64_t ids[5]
     item = VbgSetting(*item)
     for i in range(5):
-        ids[i] = c.UTOFU_VBG_ID_NULL if item[i] is None else item[i]
+        if item[i] is None:
+            ids[i] = c.UTOFU_VBG_ID_NULL
+        else:
+            ids[i] = operator.index(item[i])
     setting.vbg_id = ids[0]
     setting.src_lcl_vbg_id = ids[1]
     setting.src_rmt_vbg_id = ids[2]
@@ -83,7 +86,8 @@ cdef object as_array(bytearray values, kind, size_t count):
 
 
 cdef class Vbg:
-    """Virtual barrier gates of one allocation: a process's part of a circuit.
+    """Vbg(backend, tni, count=1, *, thread_safe=False)\n--\n\n\
+Virtual barrier gates of one allocation: a process's part of a circuit.
 
     Parameters
     ----------
@@ -318,7 +322,7 @@ cdef class Vbg:
         Parameters
         ----------
         op : ReduceOp
-            BARRIER, BAND, BOR, BXOR, MAX, MAXLOC (pairs of value and place) or SUM;
+            BAND, BOR, BXOR, MAX, MAXLOC (pairs of value and place) or SUM;
             the same at all participants.
         data : sequence or 1-D array of int
             0 to 2**64 - 1 each, 1 to ``max_uint64_reduction`` of them, as many at all

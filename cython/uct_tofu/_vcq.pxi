@@ -3,7 +3,8 @@
 
 
 cdef class Vcq:
-    """A virtual control queue: posts operations and reads their completions.
+    """Vcq(backend, tni, *, exclusive=False, thread_safe=False, \
+session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operations and reads their completions.
 
     Parameters
     ----------
