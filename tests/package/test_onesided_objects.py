@@ -57,8 +57,7 @@ def test_all_functions_are_used():
     names = {entry if isinstance(entry, str) else entry["name"] for entry in names}
     assert len(names) == 65
     text = "".join(
-        path.read_text()
-        for path in [SOURCES / "_utofu.pyx", *SOURCES.glob("_*.pxi")]
+        path.read_text() for path in [SOURCES / "_utofu.pyx", *SOURCES.glob("_*.pxi")]
     )
     called = {f"utofu_{name}" for name in re.findall(r"\bfn\.(\w+)\(", text)}
     assert not names - called
@@ -150,7 +149,9 @@ def test_descriptors_of_every_kind(pair):
         batch.get(to, into.stadd, at(0), 10, flags=order)
         batch.get_gap(to, into.stadd_at(64), at(64), 11, 512, 3, flags=order)
         batch.get_stride(to, into.stadd_at(128), at(128), 16, 32, 3, flags=order)
-        batch.get_stride_gap(to, into.stadd_at(256), at(256), 8, 16, 2, 512, 3, flags=order)
+        batch.get_stride_gap(
+            to, into.stadd_at(256), at(256), 8, 16, 2, 512, 3, flags=order
+        )
         batch.nop(TCQ)
         assert len(batch) == sum([1, 1, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 3, 2, 1])
         assert 0 < batch.nbytes and str(len(batch)) in repr(batch)
@@ -261,7 +262,9 @@ def test_paths(backend, pair):
                 assert first.wait_mrq(LONG).vcq_id == second.id
                 assert target[0] == source[0]
                 other = backend.set_vcq_id_path(second.id, (a, b, c))
-                assert backend.vcq_info(other)["cq"] == backend.vcq_info(second.id)["cq"]
+                assert (
+                    backend.vcq_info(other)["cq"] == backend.vcq_info(second.id)["cq"]
+                )
                 first.put_piggyback8(other, 7, rmt.stadd, 1, flags=LMRQ)
                 first.wait_mrq(LONG)
     assert len(seen) == 12
@@ -426,7 +429,14 @@ def test_parts_of_memory(pair):
     assert mem.stadd_at(0) == mem.stadd
     assert mem.stadd_at(8192) == mem.stadd + 8192
     assert mem.stadd_at(np.int64(8), np.int64(8184)) == mem.stadd + 8
-    for offset, length in ((-1, 0), (0, -1), (8193, 0), (1, 8192), (2**70, 1), (0, 2**70)):
+    for offset, length in (
+        (-1, 0),
+        (0, -1),
+        (8193, 0),
+        (1, 8192),
+        (2**70, 1),
+        (0, 2**70),
+    ):
         with pytest.raises(ValueError, match=f"{length} bytes from offset {offset} "):
             mem.stadd_at(offset, length)
     with pytest.raises(TypeError):

@@ -136,7 +136,11 @@ def test_wrong_data_is_refused_and_starts_nothing(circuit):
     ):
         with pytest.raises(error):
             circuit.reduce_uint64(ReduceOp.SUM, data)
-    for data, error in (([None], TypeError), (["x"], TypeError), ([1.0] * 4, UtofuError)):
+    for data, error in (
+        ([None], TypeError),
+        (["x"], TypeError),
+        ([1.0] * 4, UtofuError),
+    ):
         with pytest.raises(error):
             circuit.reduce_double(ReduceOp.BFPSUM, data)
     for start, op in (
@@ -245,10 +249,10 @@ def test_lifetimes(backend):
         with pytest.raises(RuntimeError, match="freed"):
             use()
     for _ in range(40):  # more than a TNI has
-        vbg = Vbg(backend, tni, 5)
+        forgotten = Vbg(backend, tni, 5)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            del vbg
+            del forgotten
             gc.collect()
         assert [w.category for w in caught] == [ResourceWarning]
 
