@@ -33,8 +33,11 @@ TESTS = [
     "test_lifetimes.py",
     "test_stateful.py",
 ]
-#: They hand the loader a library of their own, or compare its path.
-EXCEPT = "not packaged and not missing"
+#: They give the loader a library of their own, compare its path, or take long.
+EXCEPT = "not packaged and not missing and not full_node"
+
+#: What is said of an allocation that is too large, which is no error here.
+REFUSED = "WARNING: AddressSanitizer failed to allocate"
 
 FLAGS = [
     "-fsanitize=address,undefined",
@@ -118,6 +121,7 @@ def environment(package, libasan, reports):
         # a refused allocation is a result: MemoryError
         ASAN_OPTIONS=":".join(
             [*options, "detect_leaks=0", "allocator_may_return_null=1"]
+            + ["quarantine_size_mb=32", "malloc_context_size=6"]
         ),
         UBSAN_OPTIONS=":".join([*options, "print_stacktrace=1"]),
     )
@@ -128,7 +132,6 @@ def environment(package, libasan, reports):
 def test_objects_under_sanitizers(package, libasan, tmp_path, processes):
     reports = tmp_path / "report"
     env = environment(package, libasan, reports)
-    env["UCT_TOFU_FUZZ_EXAMPLES"] = os.environ.get("UCT_TOFU_FUZZ_EXAMPLES", "15")
     tests = [HERE / name for name in TESTS if (HERE / name).exists()]
     code, output = processes.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
@@ -137,7 +140,13 @@ def test_objects_under_sanitizers(package, libasan, tmp_path, processes):
         cwd=tmp_path,
         timeout=800,
     )
-    found = "\n".join(p.read_text() for p in sorted(tmp_path.glob("report.*")))
+    lines = [
+        line
+        for path in sorted(tmp_path.glob("report.*"))
+        for line in path.read_text().splitlines()
+        if REFUSED not in line
+    ]
+    found = "\n".join(lines)
     assert not found, found[:8000]
     assert code == 0, output[-8000:]
     assert " passed" in output
