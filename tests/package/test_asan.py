@@ -30,6 +30,8 @@ TESTS = [
     "test_utofu.py",
     "test_objects.py",
     "test_buffers.py",
+    "test_messages.py",
+    "test_requests.py",
     "test_lifetimes.py",
     "test_stateful.py",
 ]
