@@ -134,6 +134,7 @@ def environment(package, libasan, reports):
 def test_objects_under_sanitizers(package, libasan, tmp_path, processes):
     reports = tmp_path / "report"
     env = environment(package, libasan, reports)
+    env.setdefault("UCT_TOFU_FUZZ_EXAMPLES", "10")
     tests = [HERE / name for name in TESTS if (HERE / name).exists()]
     code, output = processes.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]

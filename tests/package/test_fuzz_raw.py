@@ -35,15 +35,16 @@ from uct_tofu import (
     Vcq,
 )
 
-EXAMPLES = os.environ.get("UCT_TOFU_FUZZ_EXAMPLES")
+EXAMPLES = int(os.environ.get("UCT_TOFU_FUZZ_EXAMPLES", "25"))
+SEARCH = EXAMPLES > 25  # new examples, instead of a fixed few
 SETTINGS = settings(
-    max_examples=int(EXAMPLES or 25),
+    max_examples=EXAMPLES,
     stateful_step_count=40,
     deadline=None,
-    derandomize=EXAMPLES is None,
+    derandomize=not SEARCH,
     database=None,
     # shrinking takes minutes: only when someone looks for failures
-    phases=[Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate],
+    phases=[Phase.generate, Phase.shrink] if SEARCH else [Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
 CLASSES = (Vcq, RegisteredMemory, Descriptors, Vbg)
