@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from uct_tofu.perf import cli_scale
+from uct_tofu.perf import cli_compare, cli_scale
 
 
 @click.group("perf")
@@ -13,4 +13,5 @@ def perf():
     """Measure, compare with the machine's published figures, predict."""
 
 
+cli_compare.register(perf)
 cli_scale.register(perf)

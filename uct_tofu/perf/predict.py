@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The emulator's timed mode held against published figures of raw uTofu.
+
+Each line is a figure, the test that measures the same, and the error.  Lines of about
+1 us and more, and those of bandwidth, are judged: within 10 % at the median.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from uct_tofu.perf import published
+from uct_tofu.perf.measure import MeasureError, Plan, Wanted, measure
+from uct_tofu.perf.report import Document, Heading, TableBlock, Text, add_sources
+from uct_tofu.perf.result import Record
+from uct_tofu.perf.units import quantity_text, size_text
+
+__all__ = ["LIMIT", "NOT_COVERED", "Line", "Outcome", "document", "lines", "predict"]
+
+LIMIT = 0.10  # largest error that holds
+JUDGED_FROM = 0.95e-6  # seconds; "about 1 us"
+SLOWER = 32  # a byte takes so many times as long where the host can't copy so fast
+_BYTE = 0.1575  # ns; parameter "byte" of the profile "tofud"
+
+NOT_COVERED = (
+    "Congestion beyond the first link of a route and the receiving TNI, and so "
+    "all-to-all on many nodes (utofu.lt.a2a_agg.*, mpi.riken.exchange.*).",
+    "The processor: calls take what this host takes. UCT, UCP and MPI in timed mode "
+    "are this host's software above Tofu-D's hardware, not A64FX's.",
+    "System noise, interrupts, cold memory and caches, memory bandwidth, the place of "
+    "a CMG (hw.put_latency_far), packets of an MTU.",
+    "Registration of memory (utofu.utf.mem_*): calls at the host's speed.",
+    "Overlap of computation with one's own puts: the call that posts waits.",
+    "Assumed, as no figure is published: when the TCQ notice and the local notice of "
+    "a put come, two processes on one node.",
+    "Barriers and reductions of more nodes than processes fit here "
+    "(mpi.riken.barrier.*, mpi.utfvbg.*).",
+    "Cache injection: its gain is known from a difference of unlike set-ups only.",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A published figure and how to measure the same.
+
+    Source: data/fugaku_published.json.
+    """
+
+    figure: published.Figure
+    wanted: Wanted
+    text: str
+
+    @property
+    def quantity(self) -> str:
+        """What is compared: latency or bandwidth.
+
+        Source: data/fugaku_published.json.
+        """
+        return "bandwidth" if self.figure.latency is None else "latency"
+
+    @property
+    def expected(self) -> float:
+        """The published value, in seconds or bytes per second.
+
+        Source: data/fugaku_published.json.
+        """
+        return getattr(self.figure, self.quantity)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether its error counts.
+
+        Source: JUDGED_FROM.
+        """
+        return self.quantity == "bandwidth" or self.expected >= JUDGED_FROM
+
+
+@dataclass
+class Outcome:
+    """A line and what was measured; ``value`` None with the reason in ``note``.
+
+    Source: runner.run.
+    """
+
+    line: Line
+    value: float | None
+    records: list = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """(measured - published) / published.
+
+        Source: data/fugaku_published.json.
+        """
+        if self.value is None:
+            return None
+        return self.value / self.line.expected - 1
+
+    @property
+    def verdict(self) -> str:
+        """holds, DOES NOT HOLD, not measured, or empty when it is not judged.
+
+        Source: LIMIT.
+        """
+        if self.value is None:
+            return "not measured"
+        if not self.line.is_judged:
+            return ""
+        return "holds" if abs(self.error) <= LIMIT else "DOES NOT HOLD"
+
+
+def _line(name, test, text, *, size=None, profile="tofud", **options):
+    figure = published.figure(name)
+    size = size or figure.size
+    options.setdefault("hops", figure.hops or 1)
+    return Line(
+        figure,
+        Wanted(test, "utofu", "utofu", (size,), "timed", profile, options),
+        f"{text} {size_text(size)}, {options['hops']} hop"
+        + ("s" if options["hops"] > 1 else ""),
+    )
+
+
+def lines() -> list[Line]:
+    """All lines, in the order of the report.
+
+    Source: data/fugaku_published.json; perf/tofud_model.py.
+    """
+    put, piggyback = {"layout": "zcopy"}, {"layout": "short"}
+    result = [
+        _line(f"utofu.lt.put.8B.{hops}hop", "put_lat", "put", **put)
+        for hops in (1, 2, 3)
+    ]
+    result.append(
+        _line(
+            "hw.put_latency_8B",
+            "put_lat",
+            "put, piggyback, best case (profile tofud:best)",
+            profile="tofud:best",
+            **piggyback,
+        )
+    )
+    for test, name, text in (
+        ("get_lat", "get", "get, round trip"),
+        ("fadd", "armw8", "armw8, round trip"),
+    ):
+        result += [
+            _line(f"utofu.lt.{name}.8B.{hops}hop", test, text) for hops in (1, 2, 3)
+        ]
+    for size in (2080, 8320, 66560):
+        result.append(
+            _line(f"utofu.lt.ringhop.{size}B", "put_lat", "put, ring step", **put)
+        )
+    result += [
+        _line("utofu.lt.handoff.near.12KiB", "put_lat", "put, handoff", **put),
+        _line("utofu.lt.handoff.far.12KiB", "put_lat", "put, handoff", **put),
+        _line("utofu.lt.handoff.near.3MiB", "put_lat", "put, handoff", **put),
+    ]
+    for test in ("put_bw", "get_bw"):
+        text = f"{test.removesuffix('_bw')}, window 8,"
+        more = put if test == "put_bw" else {}
+        result += [
+            _line(f"utofu.lt.{test}.{name}", test, text, window=8, **more)
+            for name in ("1024B", "4096B", "large")
+        ]
+    big = {"size": 1 << 20, "window": 4, **put}
+    result += [
+        _line("hw.put_bw_per_tni", "put_bw", "put, one TNI,", **big),
+        _line(
+            "hw.injection_rate",
+            "put_bw",
+            "put, six TNIs to six neighbours,",
+            params={"tnis": 6},
+            **big,
+        ),
+    ]
+    return result
+
+
+def _value(records: list[Record], quantity):
+    record = records[0]
+    if quantity == "latency":
+        return record.latency and record.latency["p50"]
+    if record.bandwidth is None and record.rate is not None:
+        return record.rate * record.size
+    return record.bandwidth
+
+
+def _by_model_clock(line, plan):
+    """Measure with bytes that take longer, and count the result as often."""
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Path(folder) / "slow.profile"
+        profile.write_text(f"byte = {_BYTE * SLOWER}\n")
+        wanted = Wanted(
+            **{**vars(line.wanted), "profile": str(profile)},
+        )
+        records = measure(wanted, plan)
+    for record in records:
+        record.clock = "model"
+        record.params["byte_times"] = SLOWER
+        record.backend["profile"] = f"tofud, byte x {SLOWER}"
+    return records, _value(records, line.quantity) * SLOWER
+
+
+def _measure_line(line, plan):
+    try:
+        records = measure(line.wanted, plan)
+        value = _value(records, line.quantity) if records else None
+        if value is None:
+            return Outcome(line, None, note=f"the records have no {line.quantity}")
+        is_short = value < line.expected * (1 - LIMIT)
+        if "tnis" not in line.wanted.options.get("params", {}) or not is_short:
+            return Outcome(line, value, records)
+        slow, scaled = _by_model_clock(line, plan)
+    except MeasureError as error:
+        return Outcome(line, None, note=str(error))
+    note = (
+        f"by the model's clock: this host copied {quantity_text('bandwidth', value)}, "
+        f"so a byte took {SLOWER} times as long, and the result is times {SLOWER}"
+    )
+    return Outcome(line, scaled, records + slow, note)
+
+
+def predict(plan: Plan, *, progress=None, only: str | None = None) -> list[Outcome]:
+    """Measure all lines, in the emulator's timed mode.
+
+    Parameters
+    ----------
+    plan : Plan
+    progress : callable, optional
+        ``progress(number, of, text)`` before each line.
+    only : str, optional
+        Only lines whose text has this in it.
+
+    Blocks for minutes.  What can't be measured says so in its outcome.
+
+    Source: runner.run.
+    """
+    chosen = [line for line in lines() if not only or only in line.text]
+    outcomes = []
+    for number, line in enumerate(chosen, 1):
+        if progress is not None:
+            progress(number, len(chosen), line.text)
+        outcomes.append(_measure_line(line, plan))
+    return outcomes
+
+
+def _row(outcome):
+    line = outcome.line
+    value = quantity_text(line.quantity, outcome.value)
+    error = "-" if outcome.error is None else f"{100 * outcome.error:+.1f} %"
+    published_text = quantity_text(line.quantity, line.expected)
+    name = line.figure.id
+    return [line.text, published_text, value, error, outcome.verdict, name]
+
+
+def document(outcomes) -> Document:
+    """The report: table, notes, what is not covered, sources.
+
+    Source: data/fugaku_published.json.
+    """
+    made = Document("uct-tofu perf predict")
+    made.add(
+        Text(
+            "Published figures of raw uTofu on Fugaku, and the same measured here on "
+            "the emulator in its timed mode (medians). Lines of about 1 us and more "
+            f"and those of bandwidth are judged: within {100 * LIMIT:.0f} %."
+        ),
+        TableBlock(
+            "Prediction",
+            ["what", "published", "timed emulator", "error", "verdict", "figure"],
+            [_row(outcome) for outcome in outcomes],
+            ("published", "timed emulator", "error"),
+        ),
+    )
+    notes = [f"{item.line.text}: {item.note}." for item in outcomes if item.note]
+    if notes:
+        made.add(Heading("Notes"), Text(notes))
+    made.add(Heading("What the model does not cover"), Text(list(NOT_COVERED)))
+    add_sources(made, [outcome.line.figure for outcome in outcomes])
+    return made
