@@ -12,7 +12,7 @@ from uct_tofu.perf.cli import perf
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import samples  # noqa: E402
+import samples
 
 
 @pytest.fixture

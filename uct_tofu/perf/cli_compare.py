@@ -129,10 +129,137 @@ def compare(
         _fail("compare", error)
 
 
+def _progress(number, of, text):
+    click.echo(f"{number} of {of}: {text}", err=True)
+
+
+def _modes():
+    """The emulator has two, the machine is what it is."""
+    import uct_tofu
+
+    try:
+        kind = uct_tofu.Backend.load().kind
+    except (ImportError, RuntimeError, uct_tofu.UtofuError) as error:
+        raise click.ClickException(f"no uTofu library: {error}") from None
+    return ("fast",) if kind == "tofu" else ("fast", "timed")
+
+
+_plan_options = (
+    click.option("-r", "--repeats", type=click.IntRange(1), default=3),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=0.2,
+        help="Of one repeat of one size.",
+    ),
+    click.option(
+        "--limit",
+        type=click.FloatRange(0, min_open=True),
+        default=480.0,
+        show_default=True,
+        help="Begin no further measurement after so many seconds.",
+    ),
+)
+
+
+def _with_plan(function):
+    for option in reversed(_plan_options):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False))
+@click.option(
+    "--from",
+    "files",
+    multiple=True,
+    type=click.Path(),
+    help="Measure nothing: draw these files of records; repeatable.",
+)
+@_with_plan
+def paper(folder, files, repeats, seconds, limit):
+    """Make the paper's figures 4, 5 and 8 again, in FOLDER.
+
+    Measures a tagged ping-pong over TCP, MPI and UCP, and the ping-pong of put and
+    flag (the paper's figure 7) over uTofu, UCT and MPI, on the emulator in its fast
+    and in its timed mode, or on the machine. Writes results.jsonl, the figures as
+    PNG and SVG with the published points, report.html and report.md. The exit code
+    is 1 when something other than MPI could not be measured.
+    """
+    from uct_tofu.perf import compare as compared
+    from uct_tofu.perf import paper as made
+    from uct_tofu.perf.measure import Plan
+
+    run = made.Run()
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        if not files:
+            path = Path(folder) / "results.jsonl"
+            path.unlink(missing_ok=True)
+            plan = Plan(repeats, seconds, limit)
+            items = made.wanted(_modes())
+            run = made.measure_all(items, plan, path, progress=_progress)
+            for _, reason in run.missing:
+                click.echo(f"not measured: {result.printable(reason, 500)}", err=True)
+            files = (path,)
+        for path in made.make_report(compared.load_files(files), folder, run.missing):
+            click.echo(path)
+    except (OSError, result.RecordError, compared.CompareError) as error:
+        _fail("paper", error)
+    sys.exit(0 if run.is_complete else 1)
+
+
+@click.command()
+@click.option("--only", metavar="TEXT", help="Only lines with TEXT in them.")
+@click.option("-o", "--output", type=click.Path(), help="Write the records.")
+@click.option("--html", "html_file", type=click.Path(), help="Write a report.")
+@click.option("--markdown", "markdown_file", type=click.Path(), help="Write a report.")
+@_with_plan
+def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
+    """Hold the timed mode against published figures of raw uTofu.
+
+    The exit code is 0 when every line that is judged holds, 1 when one does not or
+    could not be measured.
+    """
+    from uct_tofu.perf import predict as made
+    from uct_tofu.perf import report
+    from uct_tofu.perf.measure import Plan
+
+    outcomes = made.predict(
+        Plan(repeats, seconds, limit), progress=_progress, only=only
+    )
+    if not outcomes:
+        _fail("predict", f"no line has {only!r} in it")
+    document = made.document(outcomes)
+    terminal = console()
+    for block in document.blocks:
+        if isinstance(block, report.TableBlock):
+            terminal.print(block.rich())
+        elif isinstance(block, report.Heading):
+            terminal.print(f"\n{block.text}", markup=False)
+        else:
+            lines = block.text if isinstance(block.text, list) else [block.text]
+            for line in lines:
+                terminal.print(line, markup=False)
+    try:
+        if output:
+            records = [record for item in outcomes for record in item.records]
+            result.write(output, records)
+        if html_file:
+            report.write_html(document, html_file)
+        if markdown_file:
+            report.write_markdown(document, markdown_file)
+    except (OSError, result.RecordError) as error:
+        _fail("predict", error)
+    bad = ("DOES NOT HOLD", "not measured")
+    sys.exit(1 if any(item.verdict in bad for item in outcomes) else 0)
+
+
 def register(group) -> None:
     """Add the commands of this file to a group.
 
     Source: click.Group.add_command.
     """
-    for command in (validate, compare):
+    for command in (validate, compare, paper, predict):
         group.add_command(command)

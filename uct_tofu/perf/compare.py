@@ -16,6 +16,7 @@ __all__ = [
     "TestComparison",
     "compare",
     "load_files",
+    "make_rows",
     "ratio",
 ]
 
@@ -185,7 +186,11 @@ def ratio(point: Point, baseline: Series | None, quantity: str) -> float | None:
     return mine / theirs if mine is not None and theirs else None
 
 
-def _rows(test):
+def make_rows(test: TestComparison) -> list[Row]:
+    """The lines of a test's table, by size: series, then published figures.
+
+    Source: schema.json; data/fugaku_published.json.
+    """
     rows = []
     for item in test.series:
         for point in item.points:
@@ -313,7 +318,7 @@ def compare(
                 other = _find_baseline(item, mine, wanted)
                 if other is not None:
                     test.baselines[id(item)] = other
-        test.rows = _rows(test)
+        test.rows = make_rows(test)
         result.append(test)
     paths = {name: path for name, (path, _) in files.items()}
     return Comparison(paths, result, baseline, _host_texts(files))

@@ -23,13 +23,14 @@ from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
     LogLocator,
+    MaxNLocator,
     NullFormatter,
     NullLocator,
 )
 
 from uct_tofu.perf.compare import Comparison, TestComparison, ratio
 from uct_tofu.perf.result import LATENCIES
-from uct_tofu.perf.units import size_text
+from uct_tofu.perf.units import quantity_text, size_text
 
 __all__ = [
     "COLOURS",
@@ -64,7 +65,6 @@ _SETTINGS = {
     "axes.grid": True,
     "grid.alpha": 0.35,
     "svg.hashsalt": "uct-tofu",  # the same file for the same data
-    "figure.max_open_warning": 0,
 }
 
 
@@ -81,13 +81,26 @@ class Plot:
     figure: Figure
 
 
-def _style(number):
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "marker": _MARKERS[number % len(_MARKERS)],
-        "markersize": 5,
-        "linewidth": 1.5,
-    }
+def _styles(series):
+    """For each series: colour by what it is, line by backend, a marker of its own."""
+    colours, styles = {}, []
+    for number, item in enumerate(series):
+        what = tuple(
+            value
+            for name, value in item.parts.items()
+            if name not in ("backend", "mode", "host", "versions")
+        )
+        colour = colours.setdefault(what, len(colours))
+        styles.append(
+            {
+                "color": COLOURS[colour % len(COLOURS)],
+                "marker": _MARKERS[number % len(_MARKERS)],
+                "linestyle": _LINES[item.mode],
+                "markersize": 5,
+                "linewidth": 1.5,
+            }
+        )
+    return styles
 
 
 def _size_label(value, _position=None):
@@ -117,10 +130,12 @@ def _scale(axes, which, values, *, is_size=False):
         else:
             axis.set_major_locator(LogLocator(2 ** math.ceil(powers / _MAX_TICKS)))
         axis.set_minor_locator(NullLocator())
+    elif max(values) / min(values) < 5:
+        axis.set_major_locator(MaxNLocator(8, steps=(1, 2, 2.5, 5, 10)))
+        axis.set_minor_locator(NullLocator())
     elif max(values) / min(values) < 30:
         axis.set_minor_formatter(FuncFormatter(_number_label))
-        subs = (1, 2, 3, 5) if max(values) / min(values) < 8 else (1, 2, 5)
-        axis.set_minor_locator(LogLocator(10, subs=subs))
+        axis.set_minor_locator(LogLocator(10, subs=(1, 2, 3, 5)))
     else:
         axis.set_minor_formatter(NullFormatter())
 
@@ -129,9 +144,10 @@ class _Page:
     """A figure that grows: axes, a legend below them, small text below that."""
 
     def __init__(self, title):
-        self.figure = Figure()
-        FigureCanvasAgg(self.figure)
-        self.axes = self.figure.add_subplot()
+        with matplotlib.rc_context(_SETTINGS):
+            self.figure = Figure()
+            FigureCanvasAgg(self.figure)
+            self.axes = self.figure.add_subplot()
         self.axes.set_title(title, fontsize=11)
         self.entries = []  # of the legend: (handle, label)
         self.notes = []
@@ -140,7 +156,7 @@ class _Page:
         """(keyword arguments, height in inches)"""
         columns = 2 if len(self.entries) > 3 else 1
         labels = [
-            textwrap.fill(label, 50 if columns == 2 else 100)
+            textwrap.fill(label, 54 if columns == 2 else 100)
             for _, label in self.entries
         ]
         lines = [label.count("\n") + 1 for label in labels]
@@ -195,7 +211,7 @@ def _draw_published(page, test, axis, quantity):
         name = f"{item.layer}: {item.operation}"
         if where is None:
             tnis = f", {item.tnis} TNIs" if item.tnis and item.tnis > 1 else ""
-            name += tnis
+            name += f"{tnis}, {quantity_text(quantity, value)}"
         key = (where is None, name, item.source.short)
         groups.setdefault(key, []).append((where, value, item))
     sources, drawn = {}, []
@@ -267,7 +283,9 @@ def _filter(item, axis, test):
     return [p for p in item.points if tuple(getattr(p, n) for n in others) == first]
 
 
-def curves(test: TestComparison, axis: str, quantity: str) -> Plot | None:
+def curves(
+    test: TestComparison, axis: str, quantity: str, *, title: str | None = None
+) -> Plot | None:
     """A quantity (latency, bandwidth, rate) over size, threads or processes.
 
     None when no series has the quantity.
@@ -276,13 +294,13 @@ def curves(test: TestComparison, axis: str, quantity: str) -> Plot | None:
     """
     label, factor = _UNITS[quantity]
     constant = _constant_text(test, axis)
-    title = f"{test.test}: {quantity} over {axis}" + (
+    title = title or f"{test.test}: {quantity} over {axis}" + (
         f" ({constant})" if constant else ""
     )
     page = _Page(title)
     drawn = []
     has_spread = False
-    for number, item in enumerate(test.series):
+    for item, style in zip(test.series, _styles(test.series), strict=True):
         points = [
             p
             for p in _filter(item, axis, test)
@@ -299,10 +317,9 @@ def curves(test: TestComparison, axis: str, quantity: str) -> Plot | None:
             xs,
             ys,
             yerr=[[max(0, v) for v in low], [max(0, v) for v in high]],
-            linestyle=_LINES[item.mode],
             elinewidth=0.9,
             capsize=2,
-            **_style(number),
+            **style,
         )
         page.entries.append((drawn_line, item.label))
         drawn += zip(xs, ys)
@@ -331,7 +348,7 @@ def ratios(test: TestComparison, axis: str, baseline: str) -> Plot | None:
     title = f"{test.test}: {test.quantity} / baseline ({baseline})"
     page = _Page(title)
     drawn = []
-    for number, item in enumerate(test.series):
+    for item, style in zip(test.series, _styles(test.series), strict=True):
         other = test.baselines.get(id(item))
         if other is None or other is item:
             continue
@@ -344,8 +361,7 @@ def ratios(test: TestComparison, axis: str, baseline: str) -> Plot | None:
         if points:
             (line,) = page.axes.plot(
                 *zip(*points, strict=True),
-                linestyle=_LINES[item.mode],
-                **_style(number),
+                **style,
             )
             page.entries.append((line, f"{item.label}  /  {other.label}"))
             drawn += points
@@ -374,7 +390,7 @@ def percentiles(test: TestComparison) -> Plot | None:
     title = f"{test.test}: percentiles of latency ({size_text(size)})"
     page = _Page(title)
     drawn = []
-    for number, item in enumerate(test.series):
+    for item, style in zip(test.series, _styles(test.series), strict=True):
         points = [p for p in item.points if p.latency and p.size == size]
         if not points:
             continue
@@ -383,8 +399,7 @@ def percentiles(test: TestComparison) -> Plot | None:
         (line,) = page.axes.plot(
             range(len(LATENCIES)),
             ys,
-            linestyle=_LINES[item.mode],
-            **_style(number),
+            **style,
         )
         page.entries.append((line, item.label))
         drawn += [y for y in ys if y]
@@ -403,16 +418,15 @@ def all_plots(comparison: Comparison) -> list[Plot]:
     Source: issue "Benchmarks, and emulator against Fugaku".
     """
     made = []
-    with matplotlib.rc_context(_SETTINGS):
-        for test in comparison.tests:
-            axes = test.axes or ["size"]
-            for axis in axes:
-                names = ("latency", "bandwidth") if axis == "size" else ()
-                names = dict.fromkeys((test.quantity, *names))
-                made += [curves(test, axis, name) for name in names]
-                if comparison.baseline is not None:
-                    made.append(ratios(test, axis, comparison.baseline))
-            made.append(percentiles(test))
+    for test in comparison.tests:
+        axes = test.axes or ["size"]
+        for axis in axes:
+            names = ("latency", "bandwidth") if axis == "size" else ()
+            names = dict.fromkeys((test.quantity, *names))
+            made += [curves(test, axis, name) for name in names]
+            if comparison.baseline is not None:
+                made.append(ratios(test, axis, comparison.baseline))
+        made.append(percentiles(test))
     return [plot for plot in made if plot is not None]
 
 

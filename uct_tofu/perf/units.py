@@ -6,10 +6,11 @@ from __future__ import annotations
 __all__ = ["bandwidth_text", "quantity_text", "rate_text", "size_text", "time_text"]
 
 
-def _three_digits(value):
-    """Three significant digits, no exponent."""
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f}"
+def _digits(value, digits):
+    """So many significant digits, no exponent."""
+    return (
+        f"{value:.{max(0, digits - (1 if value < 10 else 2 if value < 100 else 3))}f}"
+    )
 
 
 def size_text(size: int) -> str:
@@ -23,44 +24,44 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
-def time_text(seconds: float) -> str:
+def time_text(seconds: float, digits: int = 3) -> str:
     """Seconds, as ``12.3 ns``, ``1.05 us``, ``3.20 ms``, ``1.50 s``.
 
     Source: SI.
     """
     for factor, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= factor:
-            return f"{_three_digits(seconds / factor)} {unit}"
-    return f"{_three_digits(seconds * 1e9)} ns"
+            return f"{_digits(seconds / factor, digits)} {unit}"
+    return f"{_digits(seconds * 1e9, digits)} ns"
 
 
-def bandwidth_text(value: float) -> str:
+def bandwidth_text(value: float, digits: int = 3) -> str:
     """Bytes per second, as ``175 MB/s``, ``6.35 GB/s``.
 
     Source: SI.
     """
     if value >= 1e9:
-        return f"{_three_digits(value / 1e9)} GB/s"
-    return f"{_three_digits(value / 1e6)} MB/s"
+        return f"{_digits(value / 1e9, digits)} GB/s"
+    return f"{_digits(value / 1e6, digits)} MB/s"
 
 
-def rate_text(value: float) -> str:
+def rate_text(value: float, digits: int = 3) -> str:
     """Operations per second, as ``3.41 M/s``, ``120 k/s``.
 
     Source: SI.
     """
     for factor, unit in ((1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s")):
         if value >= factor:
-            return f"{_three_digits(value / factor)} {unit}"
-    return f"{_three_digits(value)} /s"
+            return f"{_digits(value / factor, digits)} {unit}"
+    return f"{_digits(value, digits)} /s"
 
 
 _TEXTS = {"latency": time_text, "bandwidth": bandwidth_text, "rate": rate_text}
 
 
-def quantity_text(quantity: str, value: float | None) -> str:
+def quantity_text(quantity: str, value: float | None, digits: int = 3) -> str:
     """A latency, bandwidth or rate with its unit; ``-`` for None.
 
     Source: SI.
     """
-    return "-" if value is None else _TEXTS[quantity](value)
+    return "-" if value is None else _TEXTS[quantity](value, digits)
