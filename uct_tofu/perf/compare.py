@@ -254,7 +254,7 @@ def _host_texts(files):
             versions = ", ".join(
                 f"{k} {v}" for k, v in sorted(record.versions.items()) if v
             )
-            texts[f"{name}: {text}; {versions}"] = None
+            texts[result.printable(f"{name}: {text}; {versions}", 600)] = None
     return list(texts)
 
 
@@ -304,7 +304,7 @@ def compare(
         ]
         if not candidates:
             raise CompareError(f"baseline {baseline!r} fits nothing in the files")
-    result = []
+    compared = []
     for name in chosen:
         series = [item for item in all_series if item.test == name]
         points = [point for item in series for point in item.points]
@@ -319,6 +319,6 @@ def compare(
                 if other is not None:
                     test.baselines[id(item)] = other
         test.rows = make_rows(test)
-        result.append(test)
+        compared.append(test)
     paths = {name: path for name, (path, _) in files.items()}
-    return Comparison(paths, result, baseline, _host_texts(files))
+    return Comparison(paths, compared, baseline, _host_texts(files))

@@ -13,7 +13,7 @@ import io
 import itertools
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
@@ -79,6 +79,7 @@ class Plot:
     title: str
     caption: str
     figure: Figure
+    drawn: dict = field(default_factory=dict)  # form to bytes
 
 
 def _styles(series):
@@ -140,6 +141,11 @@ def _scale(axes, which, values, *, is_size=False):
         axis.set_minor_formatter(NullFormatter())
 
 
+def _plain(text):
+    """Without formulas: matplotlib reads what is between two dollar signs."""
+    return text.replace("$", r"\$")
+
+
 class _Page:
     """A figure that grows: axes, a legend below them, small text below that."""
 
@@ -148,7 +154,7 @@ class _Page:
             self.figure = Figure()
             FigureCanvasAgg(self.figure)
             self.axes = self.figure.add_subplot()
-        self.axes.set_title(title, fontsize=11)
+        self.axes.set_title(_plain(title), fontsize=11)
         self.entries = []  # of the legend: (handle, label)
         self.notes = []
 
@@ -156,7 +162,7 @@ class _Page:
         """(keyword arguments, height in inches)"""
         columns = 2 if len(self.entries) > 3 else 1
         labels = [
-            textwrap.fill(label, 54 if columns == 2 else 100)
+            textwrap.fill(_plain(label), 54 if columns == 2 else 100)
             for _, label in self.entries
         ]
         lines = [label.count("\n") + 1 for label in labels]
@@ -167,7 +173,7 @@ class _Page:
 
     def finish(self):
         legend, legend_height = self._legend()
-        text = "\n".join(textwrap.fill(note, 118) for note in self.notes)
+        text = "\n".join(textwrap.fill(_plain(note), 118) for note in self.notes)
         small = (text.count("\n") + 1) * _LINE + 0.1 if text else 0
         bottom = 0.55 + legend_height + small
         height = 0.35 + _HEIGHT + bottom
@@ -431,15 +437,18 @@ def all_plots(comparison: Comparison) -> list[Plot]:
 
 
 def to_bytes(plot: Plot, form: str) -> bytes:
-    """A plot as ``png`` or ``svg``.
+    """A plot as ``png`` or ``svg``; drawn once for each.
 
     Source: matplotlib, Figure.savefig.
     """
+    if form in plot.drawn:
+        return plot.drawn[form]
     metadata = {"Date": None} if form == "svg" else None
     buffer = io.BytesIO()
     with matplotlib.rc_context(_SETTINGS):
         plot.figure.savefig(buffer, format=form, dpi=130, metadata=metadata)
-    return buffer.getvalue()
+    plot.drawn[form] = buffer.getvalue()
+    return plot.drawn[form]
 
 
 def save(plot: Plot, folder, form: str) -> Path:

@@ -33,6 +33,7 @@ __all__ = [
     "check",
     "dump_line",
     "load_line",
+    "printable",
     "read",
     "scan",
     "schema",

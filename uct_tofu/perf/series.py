@@ -13,7 +13,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 
-from uct_tofu.perf.result import LATENCIES
+from uct_tofu.perf.result import LATENCIES, printable
 
 __all__ = ["Point", "Series", "backend_text", "headline", "is_pingpong", "make_series"]
 
@@ -254,7 +254,7 @@ def _label(series, needed):
         f"from {series.parts[name]}" if name == "file" else series.parts[name]
         for name in (*_ALWAYS, *needed)
     ]
-    return ", ".join(word for word in words if word)
+    return ", ".join(printable(word) for word in words if word)
 
 
 def make_series(files: dict) -> list[Series]:
