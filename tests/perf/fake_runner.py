@@ -42,7 +42,9 @@ def run(
     """Records as the real runner's, without a measurement."""
     CALLS.append((test, layer, transport, mode, profile))
     tnis = (params or {}).get("tnis", 1)
-    backend = None if transport == "tcp" else {**samples.EMULATOR}
+    if transport != "utofu" and mode == "timed":
+        raise ValueError(f"{transport} has no timed mode")
+    backend = {**samples.EMULATOR} if transport == "utofu" else None
     if backend and mode == "timed":
         backend.update(mode="timed", profile=profile or "tofud")
     scale = 1 if mode == "timed" else 0.1

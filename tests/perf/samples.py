@@ -119,7 +119,7 @@ def laptop():
     data += sweep("put_lat", 0.07e-6, 0.03e-9, **peer)
     tcp = {"backend": None, "layer": "ucp", "transport": "tcp"}
     data += sweep("tag_lat", 8e-6, 0.4e-9, **tcp)
-    mpi = {"backend": EMULATOR, "layer": "mpi", "transport": "utofu"}
+    mpi = {"backend": None, "layer": "mpi", "transport": "mpi"}
     data += sweep("tag_lat", 0.6e-6, 0.05e-9, **mpi)
     return data
 

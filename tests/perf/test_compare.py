@@ -149,7 +149,10 @@ def test_errors_of_the_command(run_perf, laptop_file, tmp_path):
         ((bad,), "bad.jsonl:1: schema"),
         ((tmp_path / "none.jsonl",), "none.jsonl"),
         ((laptop_file, "--baseline", "layer=uucp"), "fits nothing"),
-        ((laptop_file, "--html", tmp_path / "no" / "such" / "x.html"), "x.html"),
+        (
+            (laptop_file, "--test", "gups", "--html", tmp_path / "no" / "x.html"),
+            "x.html",
+        ),
     ):
         done = run_perf("compare", *words)
         assert done.exit_code == 2 and said in done.output, done.output
@@ -180,6 +183,7 @@ class _Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.timeout(600)  # draws much
 def test_reports(run_perf, laptop_file, machine_file, tmp_path):
     page, text, plots = (tmp_path / name for name in ("r.html", "r.md", "plots"))
     done = run_perf(

@@ -132,6 +132,7 @@ def _overlap(boxes):
     return any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+@pytest.mark.timeout(600)  # draws much
 def test_texts_are_inside_and_do_not_overlap(laptop):
     for plot in laptop.values():
         figure, axes = plot.figure, _axes(plot)
@@ -158,6 +159,7 @@ def test_texts_are_inside_and_do_not_overlap(laptop):
             assert whole.y0 <= box.y0 and box.y1 <= whole.y1, plot.name
 
 
+@pytest.mark.timeout(600)  # draws much
 @pytest.mark.filterwarnings("error")
 def test_odd_data_are_drawn_without_a_warning(tmp_path):
     """One point only, size 0, a minimum of 0, long names."""

@@ -9,6 +9,15 @@ from dataclasses import dataclass, field
 
 from uct_tofu.perf import result
 
+# What the runner raises; ImportError when libucx is not there.
+_ERRORS = (
+    RuntimeError,
+    OSError,
+    ValueError,
+    ImportError,
+    subprocess.SubprocessError,
+)
+
 __all__ = ["MeasureError", "Plan", "Wanted", "measure"]
 
 
@@ -98,7 +107,7 @@ def measure(wanted: Wanted, plan: Plan) -> list[result.Record]:
             profile=wanted.profile,
             **wanted.options,
         )
-    except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
+    except _ERRORS as error:
         raise MeasureError(f"{wanted}: {error}") from error
     try:
         return [result.Record.from_dict(item) for item in data]
