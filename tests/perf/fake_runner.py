@@ -38,6 +38,8 @@ def run(
     params=None,
     progress=None,
     cpus=None,
+    iterations=None,
+    warmup=None,
 ):
     """Records as the real runner's, without a measurement."""
     CALLS.append((test, layer, transport, mode, profile))

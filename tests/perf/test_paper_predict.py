@@ -60,6 +60,18 @@ def test_six_tnis_by_the_clock_of_the_model_and_it_says_so(runner):
     assert slow.bandwidth == pytest.approx(38.1e9 / predict.SLOWER, rel=0.01)
 
 
+def test_bandwidth_is_that_of_the_median_message(runner):
+    """A pause of the host in the middle of a run is no property of the model."""
+
+    def run(test, *, sizes, **arguments):
+        time = sizes[0] / 6.3e9
+        return [samples.record(test, p50=time, bandwidth=1e9, size=sizes[0])]
+
+    runner(run=run)
+    (item,) = predict.predict(measure.Plan(), only="one TNI")
+    assert item.value == pytest.approx(6.3e9) and item.verdict == "holds"
+
+
 def test_a_host_that_copies_fast_enough_needs_no_other_clock(runner):
     def run(test, **arguments):
         return [samples.record(test, p50=None, bandwidth=38e9, size=1 << 20)]

@@ -169,7 +169,7 @@ def test_odd_data_are_drawn_without_a_warning(tmp_path):
         [samples.record(size=0)],
         [samples.record(latency=latency)],
         [samples.record("reg_mem", size=size) for size in (0, 1, 1 << 40)],
-        [samples.record(params={"note": "$x_{ " + "y" * 150}), samples.record()],
+        [samples.record(params={"note": "$x_{$ " + "y" * 150}), samples.record()],
         [samples.record("barrier", processes=n, size=0) for n in (2, 3, 4, 1000)],
     ):
         for number, plot in enumerate(plots.all_plots(_comparison(*records))):

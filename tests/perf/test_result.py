@@ -145,6 +145,9 @@ HOSTILE = {
     "nul": b"\0",
     "long": GOOD_LINE + b" " * (1 << 21),
     "escape": b'{"schema": "\\u001b[2J\\u0007"}',
+    "escape in a name": GOOD_LINE.replace(
+        b'"counters": {}', b'"counters": {"\\u001b[2J": "x"}'
+    ),
     "carriage return": GOOD_LINE[:-1] + b"\r\0",
 }
 

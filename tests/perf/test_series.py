@@ -25,14 +25,23 @@ def test_records_of_the_same_place_are_merged_by_median():
     assert point.spread["latency"] == pytest.approx((0.98e-6, 5.1e-6))
 
 
+def test_rates_are_merged_too():
+    rates = (1e6, 7e6, 2e6)
+    (series,) = _series(
+        *(samples.record("put_bw", p50=None, rate=r, bandwidth=8 * r) for r in rates)
+    )
+    (point,) = series.points
+    assert (point.rate, point.bandwidth) == pytest.approx((2e6, 16e6))
+
+
 def test_the_spread_follows_the_quantity():
     """Repeats are recorded as times or as rates; the other one is their inverse."""
-    spread = {"values": [1e-6, 2e-6, 4e-6], "relative": 1.5}
+    spread = {"values": [1e-6, 2e-6, 8e-6], "relative": 3.5}
     (series,) = _series(samples.record(p50=2e-6, size=1000, spread=spread))
-    assert series.points[0].spread["latency"] == pytest.approx((1e-6, 4e-6))
+    assert series.points[0].spread["latency"] == pytest.approx((1e-6, 8e-6))
     # 1000 B in 2 us are 500 MB/s; derived, as a ping-pong has none of its own
     assert series.points[0].value("bandwidth") == pytest.approx(5e8)
-    assert series.points[0].spread["bandwidth"] == pytest.approx((2.5e8, 1e9))
+    assert series.points[0].spread["bandwidth"] == pytest.approx((1.25e8, 1e9))
     spread = {"values": [1e6, 2e6, 8e6], "relative": 3.5}
     data = samples.record(
         "put_bw", p50=None, rate=2e6, bandwidth=2e9, size=1000, spread=spread
