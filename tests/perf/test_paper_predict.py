@@ -68,7 +68,7 @@ def test_bandwidth_is_that_of_the_median_message(runner):
         return [samples.record(test, p50=time, bandwidth=1e9, size=sizes[0])]
 
     runner(run=run)
-    (item,) = predict.predict(measure.Plan(), only="one TNI")
+    (item,) = predict.predict(measure.Plan(), only="put, window 8, 16 KiB")
     assert item.value == pytest.approx(6.3e9) and item.verdict == "holds"
 
 

@@ -108,6 +108,16 @@ def test_what_differs_is_a_series_of_its_own_and_its_label_says_why():
     ]
 
 
+def test_a_label_says_no_more_than_is_needed():
+    """The backend tells these apart, so hops and versions need not."""
+    records = [
+        samples.record(params={"hops": 1}),
+        samples.record(backend=None, layer="mpi", transport="mpi", versions={}),
+    ]
+    labels = [item.label for item in _series(*records)]
+    assert labels == ["utofu, emulator fast", "mpi"]
+
+
 def test_how_it_was_timed_does_not_matter():
     records = [samples.record(params={"batch": n}) for n in (1, 16)]
     (series,) = _series(*records)

@@ -20,7 +20,7 @@ __all__ = ["Point", "Series", "backend_text", "headline", "is_pingpong", "make_s
 QUANTITIES = ("latency", "bandwidth", "rate")
 # Parts of a series that its label always names, and those that it names if needed.
 _ALWAYS = ("layer", "transport", "backend")
-_IF_NEEDED = ("layout", "window", "options", "clock", "file", "host", "versions")
+_IF_NEEDED = ("file", "layout", "window", "options", "clock", "host", "versions")
 # Options that say how was measured, not what.
 _METHOD = ("batch",)
 
@@ -249,10 +249,26 @@ def _split_layouts(records):
     ]
 
 
+def _needed(members):
+    """The parts without which two series of a test would have the same label.
+
+    The file is among them as soon as there are several.
+    """
+    needed = []
+    for name in _IF_NEEDED:
+        seen = {}
+        for item in members:
+            label = () if name == "file" else (_label(item, needed),)
+            seen.setdefault(label, set()).add(item.parts[name])
+        if any(len(values) > 1 for values in seen.values()):
+            needed.append(name)
+    return needed
+
+
 def _label(series, needed):
     words = [
         f"from {series.parts[name]}" if name == "file" else series.parts[name]
-        for name in (*_ALWAYS, *needed)
+        for name in (*_ALWAYS, *sorted(needed, key=lambda name: name == "file"))
     ]
     return ", ".join(printable(word) for word in words if word)
 
@@ -289,11 +305,7 @@ def make_series(files: dict) -> list[Series]:
     for item in result:
         by_test.setdefault(item.test, []).append(item)
     for members in by_test.values():
-        needed = [
-            name
-            for name in _IF_NEEDED
-            if len({item.parts[name] for item in members}) > 1
-        ]
+        needed = _needed(members)
         for item in members:
             item.label = _label(item, needed)
     return result
