@@ -96,6 +96,16 @@ def test_published_points_have_place_and_source(laptop):
     assert any("38.1 GB/s" in text for text in limits)
 
 
+def test_barriers_are_over_nodes():
+    """Also when ours is of one number only: the published ones are of many."""
+    (test,) = _comparison(samples.record("barrier")).tests
+    assert test.axes == ["processes"]
+    plot = plots.curves(test, "processes", "latency")
+    assert _axes(plot).get_xlabel() == "processes or nodes"
+    assert any(384 in line.get_xdata() for line in _axes(plot).lines)
+    assert 384 in [row.processes for row in test.rows if row.source]
+
+
 def test_without_a_reference_there_are_none():
     made = _comparison(*samples.laptop(), reference=False)
     for plot in plots.all_plots(made):

@@ -25,6 +25,7 @@ BASELINE_PARTS = ("layer", "transport", "backend", "layout", "file")
 # What must not differ between a point and its baseline unless asked for.
 _ALIKE = ("layer", "transport", "layout")
 _METHOD = ("batch",)
+_OF_NODES = ("barrier", "reduce")
 
 
 class CompareError(ValueError):
@@ -79,9 +80,12 @@ class TestComparison:
     def axes(self) -> list[str]:
         """What varies along its series: of size, threads and processes.
 
+        At least one; published barriers are over nodes, so that is theirs.
+
         Source: schema.json.
         """
-        return [
+        usual = "processes" if self.test in _OF_NODES else "size"
+        varying = [
             name
             for name in ("size", "threads", "processes")
             if any(
@@ -89,6 +93,7 @@ class TestComparison:
                 for item in self.series
             )
         ]
+        return varying or [usual]
 
 
 @dataclass
@@ -224,7 +229,7 @@ def make_rows(test: TestComparison) -> list[Row]:
             Row(
                 figure.size,
                 figure.threads,
-                figure.nodes if test.test in ("barrier", "reduce") else None,
+                figure.nodes if test.test in _OF_NODES else None,
                 what,
                 value,
                 value * figure.low,

@@ -425,8 +425,7 @@ def all_plots(comparison: Comparison) -> list[Plot]:
     """
     made = []
     for test in comparison.tests:
-        axes = test.axes or ["size"]
-        for axis in axes:
+        for axis in test.axes:
             names = ("latency", "bandwidth") if axis == "size" else ()
             names = dict.fromkeys((test.quantity, *names))
             made += [curves(test, axis, name) for name in names]
