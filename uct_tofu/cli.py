@@ -74,9 +74,7 @@ def plugin_dir():
 
 
 @main.command()
-@click.option(
-    "--mpi-ext", is_flag=True, help="For programs that include mpi-ext.h too."
-)
+@click.option("--mpi-ext", is_flag=True, help="For programs that include mpi-ext.h too.")
 def cflags(mpi_ext):
     """Print compiler flags for programs that include utofu.h."""
     include = uct_tofu.include_dir()

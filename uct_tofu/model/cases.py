@@ -70,12 +70,8 @@ CASES = {
     "leftover": Case(  # fmt: skip
         "what a process that died claimed must not be lost to its successor",
         System(
-            _sizes(grant_entries=2, release_entries=2),
-            ((1,),),
-            deaths=1,
-            restarts=1,
-            leave=True,
-            recall_always=True,
+            _sizes(grant_entries=2, release_entries=2), ((1,),), deaths=1,
+            restarts=1, leave=True, recall_always=True,
         ),
     ),
     "successor_of_two": Case(

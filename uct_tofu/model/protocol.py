@@ -346,7 +346,9 @@ def _read_message(r: Receiver, sender: int, slot: int) -> Receiver:
     following = slot + 1
     if following == loan.begin + loan.count:
         following = loan.begin
-    loan = loan._replace(next=following, arrived=loan.arrived + 1, depth=loan.depth + 1)
+    loan = loan._replace(
+        next=following, arrived=loan.arrived + 1, depth=loan.depth + 1
+    )
     return r._replace(
         loans=put(r.loans, at, loan),
         delivered=put(r.delivered, sender, (message[0], message[1] + 1)),

@@ -86,7 +86,9 @@ def moves(system: System, state: State) -> list[tuple]:
             found.append(("up", i, 0))
             if "no_strong_order" in bugs:
                 found += [("up", i, k) for k in range(1, len(state.up[i]))]
-        if state.down[i] and (s.alive or not state.up[i] or "late_delivery" in bugs):
+        if state.down[i] and (
+            s.alive or not state.up[i] or "late_delivery" in bugs
+        ):
             found.append(("down", i))
         if not s.alive:
             if state.up[i]:
