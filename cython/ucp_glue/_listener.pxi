@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Socket addresses and Listener
+
+
+cdef bytes pack_sockaddr(host, port):
+    """A struct sockaddr for a numeric or named host; looking up a name may block."""
+    if not 0 <= port <= 0xffff:
+        raise ValueError(f"port {port}: 0 to 65535 can be")
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM)[0]
+    if family == socket.AF_INET:
+        return struct.pack("=H", family) + struct.pack(
+            "!H4s8x", address[1], socket.inet_pton(family, address[0]))
+    if family == socket.AF_INET6:
+        number = socket.inet_pton(family, address[0].partition("%")[0])
+        return struct.pack("=H", family) + struct.pack(
+            "!HI16s", address[1], address[2], number) + struct.pack("=I", address[3])
+    raise ValueError(f"{host}: neither IPv4 nor IPv6")
+
+
+cdef tuple unpack_sockaddr(bytes data):
+    """(host, port) of a struct sockaddr."""
+    family, = struct.unpack_from("=H", data)
+    port, = struct.unpack_from("!H", data, 2)
+    if family == socket.AF_INET:
+        return socket.inet_ntop(family, data[4:8]), port
+    return socket.inet_ntop(family, data[8:24]), port
+
+
+cdef class Listener:
+    """Accepts connections by socket address.
+
+    Parameters
+    ----------
+    worker : Worker
+    port : int
+        0 lets the system choose; see the attribute.
+    host : str
+        Address to listen on.
+    handler : callable, optional
+        ``handler(endpoint)``, called from progress for each connection.  Without
+        one, connections wait for ``accept``.
+    error_handling, on_error :
+        For the endpoints, as for ``Endpoint``.
+
+    Attributes
+    ----------
+    worker : Worker
+    host : str
+    port : int
+
+    Raises ``UcpError``: without "tcp" in ``UCX_TLS`` there is nothing that listens.
+
+    Source: UCX v1.22, ucp_listener_create.
+    """
+
+    def __init__(self, Worker worker not None, port=0, host="0.0.0.0", handler=None,
+                 *, bint error_handling=True, on_error=None):
+        cdef:
+            c.ucp_listener_params_t params
+            c.ucp_listener_attr_t attr
+            int status
+        if self.listener != NULL:
+            raise RuntimeError("the listener is open already")
+        if handler is not None and not callable(handler):
+            raise TypeError("handler must be callable, or None")
+        worker.check()
+        data = pack_sockaddr(host, port)
+        params.field_mask = (c.UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
+                             c.UCP_LISTENER_PARAM_FIELD_CONN_HANDLER)
+        params.sockaddr.addr = <const c.sockaddr_t *>PyBytes_AS_STRING(data)
+        params.sockaddr.addrlen = len(data)
+        params.conn_handler.cb = c.glue_connection_cb
+        params.conn_handler.arg = &self.source
+        self.source.list = &worker.list
+        self.source.owner = <void *>self
+        self.handler = handler
+        self.inbox = Inbox(worker)
+        self.error_handling = error_handling
+        self.on_error = on_error
+        with nogil:
+            status = c.ucp_listener_create(worker.worker, &params, &self.listener)
+        if status != c.UCS_OK:
+            self.listener = NULL
+            fail("ucp_listener_create", status,
+                 f"{host}:{port}, UCX_TLS={os.environ.get('UCX_TLS', 'all')}, "
+                 "which must allow tcp")
+        self.worker = worker
+        worker.listeners.add(self)      # events refer to it
+        attr.field_mask = c.UCP_LISTENER_ATTR_FIELD_SOCKADDR
+        status = c.ucp_listener_query(self.listener, &attr)
+        if status != c.UCS_OK:
+            fail("ucp_listener_query", status, f"{host}:{port}")
+        self.host, self.port = unpack_sockaddr(
+            (<char *>&attr.sockaddr)[:sizeof(attr.sockaddr)])
+
+    def __repr__(self):
+        if self.listener == NULL:
+            return "<Listener, closed>"
+        return f"<Listener on {self.host}:{self.port}>"
+
+    cdef int check(self) except -1:
+        if self.listener == NULL:
+            raise UcpClosedError("the listener is closed")
+        return self.worker.check()
+
+    cdef int on_connection(self, glue_connection_t *connection) except -1:
+        """A client has come: make an endpoint for it."""
+        cdef:
+            ucp_ep_params_t params
+            ucp_conn_request_h request = connection.request
+            Endpoint endpoint
+            Worker worker = self.worker
+        free(connection)
+        memset(&params, 0, sizeof(params))
+        params.field_mask = c.UCP_EP_PARAM_FIELD_CONN_REQUEST
+        params.conn_request = request
+        try:
+            endpoint = make_endpoint(worker, open_ep(
+                worker, &params, f"a client of port {self.port}",
+                self.error_handling, self.on_error))
+            if self.handler is None:
+                self.inbox.put(endpoint)
+            else:
+                self.handler(endpoint)
+        except BaseException as exception:
+            worker.keep(exception)
+        return 0
+
+    def accept(self, timeout=None):
+        """Wait for the next connection.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+
+        Returns
+        -------
+        Endpoint
+
+        Raises ``TimeoutError``, ``RuntimeError`` when there is a handler, and what
+        ``Worker.progress`` raises.  Blocks without the GIL.
+
+        Source: UCX v1.22, ucp_listener_conn_callback_t.
+        """
+        self._check_no_handler()
+        return self.inbox.get(timeout)
+
+    async def accept_async(self):
+        """Wait for the next connection in a coroutine; as ``accept``.
+
+        Source: UCX v1.22, ucp_listener_conn_callback_t.
+        """
+        self._check_no_handler()
+        return await self.inbox.get_async()
+
+    def _check_no_handler(self):
+        self.check()
+        if self.handler is not None:
+            raise RuntimeError("this listener has a handler that gets connections")
+
+    cdef int shut(self) except -1:
+        cdef:
+            c.ucp_listener_h listener = self.listener
+            glue_event_t **link
+            glue_event_t *event
+            Worker worker = self.worker
+        if listener == NULL:
+            return 0
+        # Clients that came and have not been seen: refuse them.
+        if worker.ready == NULL:
+            worker.ready = c.glue_take(&worker.list)
+        else:
+            link = &worker.ready
+            while link[0] != NULL:
+                link = &link[0].next
+            link[0] = c.glue_take(&worker.list)
+        link = &worker.ready
+        while link[0] != NULL:
+            event = link[0]
+            if event.kind == c.GLUE_CONNECTION and event.owner == <void *>self:
+                link[0] = event.next
+                c.ucp_listener_reject(listener,
+                                      (<glue_connection_t *>event).request)
+                free(event)
+            else:
+                link = &event.next
+        self.listener = NULL
+        with nogil:
+            c.ucp_listener_destroy(listener)
+        worker.listeners.discard(self)
+        self.inbox.close()
+        return 0
+
+    def close(self):
+        """Stop listening; endpoints live on.  Harmless when repeated.
+
+        Connections that nobody has accepted are closed; a waiting ``accept`` raises
+        ``UcpClosedError``.
+
+        Source: UCX v1.22, ucp_listener_destroy.
+        """
+        if self.listener == NULL:
+            return
+        self.worker.check()
+        self.shut()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
