@@ -18,7 +18,7 @@ import numpy as np
 import ucp_glue
 
 rank, folder = int(sys.argv[1]), sys.argv[2]
-PATIENCE = 60   # a failure, not a measure: long enough for a busy machine
+PATIENCE = float(os.environ.get("PATIENCE", 60))  # a failure, not a measure
 _turn = 0
 
 
