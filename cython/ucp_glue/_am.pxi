@@ -142,7 +142,6 @@ cdef class AmMessage:
         if <size_t>request.view.len < length:
             size = request.view.len
             request.release()
-            Py_DECREF(request)
             raise UcpTruncatedError(
                 "ucp_am_recv_data_nbx", c.UCS_ERR_MESSAGE_TRUNCATED,
                 f"{self!r} into {size} bytes")

@@ -191,7 +191,6 @@ cdef class Request:
             get_buffer(buffer, &self.view, writable)
         except BaseException:
             self.release()
-            Py_DECREF(self)             # taken by take()
             raise
         self.has_view = True
         self.is_large = <size_t>self.view.len >= LARGE

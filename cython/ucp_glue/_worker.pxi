@@ -179,7 +179,6 @@ cdef class Worker:
             if event.kind == c.GLUE_OP:
                 request = <Request>event.owner
                 request.finish()
-                Py_DECREF(request)      # taken when it was posted
             elif event.kind == c.GLUE_AM:
                 self.on_am(<glue_am_t *>event)
             elif event.kind == c.GLUE_FAILURE:
@@ -331,13 +330,13 @@ cdef class Worker:
             self.spare = None
         else:
             request = Request.__new__(Request)
-            request.worker = self
             request.op.list = &self.list
             request.op.event.kind = c.GLUE_OP
             request.op.event.owner = <void *>request
+        # From settle() on the worker's list of those in flight holds it, and only
+        # that: so the collector sees who needs whom.
+        request.worker = self
         request.call = call
-        # UCX's callback has no right to touch the count; drain() gives it back.
-        Py_INCREF(request)
         return request
 
     cdef Request settle(self, Request request, ucs_status_ptr_t ptr):
@@ -357,7 +356,6 @@ cdef class Worker:
                 self.driver.kick()
             return request
         status = c.UCS_PTR_STATUS(ptr)
-        Py_DECREF(request)
         if request.closes is not None:
             request.op.event.status = status
             request.finish()
@@ -372,6 +370,7 @@ cdef class Worker:
             return request
         request.release()
         request.is_large = False
+        request.worker = None
         self.spare = request
         return DONE
 
@@ -609,7 +608,6 @@ cdef class Worker:
                 if destroyed:
                     request.op.request = NULL       # went with the worker
                 request.finish()
-                Py_DECREF(request)
             elif event.kind == c.GLUE_AM:
                 am = <glue_am_t *>event
                 if am.held != NULL and not destroyed:
@@ -666,7 +664,6 @@ cdef class Worker:
             request.op.request = NULL
             request.op.event.status = c.UCS_ERR_CANCELED
             request.finish()
-            Py_DECREF(request)
         self.eps.clear()
         self.orphans.clear()
         self.am_handlers.clear()
