@@ -12,8 +12,6 @@ no UCX; the first use of one of these names does.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import pkgutil
 
 from ucp_glue.errors import (
@@ -72,11 +70,9 @@ __all__ += _EXTENSION
 def __getattr__(name):
     if name not in _EXTENSION:
         raise AttributeError(f"module 'ucp_glue' has no attribute {name!r}")
-    # UCX reads the plugin's directory when it is loaded, which the import below may
-    # do.  What can't be done now, Context says in words when it matters.
-    with contextlib.suppress(ImportError, RuntimeError):
-        enable()
-    value = getattr(importlib.import_module("ucp_glue._ucp"), name)
+    from ucp_glue import _load
+
+    value = getattr(_load.extension(), name)
     globals()[name] = value
     return value
 

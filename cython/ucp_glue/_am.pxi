@@ -3,7 +3,10 @@
 
 
 cdef class AmSource:
-    """What UCP hands to the callback of one message id; lives as the worker does."""
+    """What UCP hands to the callback of one message id; lives as the worker does.
+
+    Source: UCX v1.22, ucp_am_handler_param_t.
+    """
 
 
 cdef int set_am_handler(Worker worker, int am_id, handler, bint automatic) except -1:

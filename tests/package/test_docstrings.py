@@ -45,6 +45,11 @@ MODULES = (
     "ucp_glue.plugin",
     "ucp_glue.ucxpy",
     "ucp_glue.ucxx",
+    "ucp_glue.errors",
+    "ucp_glue._driver",
+    "ucp_glue._inbox",
+    "ucp_glue._load",
+    "ucp_glue._ucp",
 )
 
 
@@ -86,6 +91,7 @@ def test_the_list_is_not_empty():
         "uct_tofu._core.Endpoint.put_zcopy",
         "uct_tofu._utofu.Vcq.put",
         "ucp_glue.plugin.enable",
+        "ucp_glue._ucp.Endpoint.tag_send",
     ):
         assert name in PUBLIC, sorted(PUBLIC)
 
