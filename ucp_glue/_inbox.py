@@ -102,10 +102,18 @@ class Inbox:
     def close(self):
         """Wake those that wait; they get ``UcpClosedError``.
 
+        Returns
+        -------
+        list
+            What nobody took.
+
         Source: UCX v1.22, ucp_listener_destroy.
         """
+        left = list(self._items)
+        self._items.clear()
         self._closed = True
         self._wake()
+        return left
 
     def __aiter__(self):
         return self

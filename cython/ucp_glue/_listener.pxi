@@ -127,6 +127,14 @@ cdef class Listener:
             worker.keep(exception)
         return 0
 
+    @property
+    def pending(self):
+        """int : connections that came and wait for ``accept``.
+
+        Source: UCX v1.22, ucp_listener_conn_callback_t.
+        """
+        return len(self.inbox)
+
     def accept(self, timeout=None):
         """Wait for the next connection.
 
@@ -190,7 +198,9 @@ cdef class Listener:
         with nogil:
             c.ucp_listener_destroy(listener)
         worker.listeners.discard(self)
-        self.inbox.close()
+        for endpoint in self.inbox.close():
+            if (<Endpoint>endpoint).handle.ep != NULL:
+                worker.close_handle((<Endpoint>endpoint).handle, True)
         return 0
 
     def close(self):

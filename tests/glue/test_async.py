@@ -206,7 +206,9 @@ if rank == 0:
     raises(ucp_glue.UcpClosedError, listener.accept)
     eps[0].tag_send(b"x", 1).wait(PATIENCE)
     swap(b"", worker)
+    progress_until(worker, lambda: silent.pending == 1)
     silent.close()
+    assert silent.pending == 0 and "1 endpoints" in repr(worker), worker
     # inside a coroutine that waits
     async def main():
         third = worker.listen(0, "127.0.0.1")
