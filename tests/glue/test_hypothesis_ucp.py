@@ -34,7 +34,8 @@ def check(offset, length, is_get):
             expected[offset : offset + length] = 0xAA
         assert (view == expected).all()
     else:
-        raises(ucp_glue.UcpCallerError, call, buffer, remote, offset=offset)
+        text = raises(ucp_glue.UcpCallerError, call, buffer, remote, offset=offset)
+        assert f"at offset {offset} of" in text, text   # refused here, not by UCX
         assert (view == pattern(SIZE)).all()
 """,
     "atomics": """
