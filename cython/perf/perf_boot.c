@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_boot.c - processes that are forked, or meet at a rendezvous file.
+ *
+ * Without --rendezvous rank 0 forks the others and has a socket to each.  With
+ * --rendezvous=FILE a launcher (mpiexec, a job system) starts every process; rank
+ * and number are in its environment.  Rank 0 listens, writes "address port" to FILE
+ * in a file system that all share, and the others connect.
+ */
+#include "perf.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int   fds[PERF_MAX_PROCS]; /* rank 0: to each; others: [0] to rank 0 */
+static pid_t children[PERF_MAX_PROCS];
+static bool  is_there[PERF_MAX_PROCS]; /* rank 0, in step: has come */
+static int   num_there;
+
+static void io_all(int fd, void *data, size_t length, bool is_write)
+{
+    ssize_t ret;
+
+    for (size_t done = 0; done < length; done += (size_t)ret) {
+        ret = is_write ? send(fd, (char*)data + done, length - done, MSG_NOSIGNAL) :
+                         recv(fd, (char*)data + done, length - done, 0);
+        if ((ret < 0) && (errno == EINTR)) {
+            ret = 0;
+            continue;
+        }
+        PERF_CHECK(ret > 0, "the other process is gone: %s",
+                   ret ? strerror(errno) : "end of file");
+    }
+}
+
+/* A child that ends with an error takes the run with it: the others may be polling
+ * memory that it was to write. */
+static void on_child(int number)
+{
+    static const char text[] = "a process of the run was killed\n";
+    int               saved = errno, status;
+    pid_t             pid;
+
+    (void)number;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (int i = 0; i < PERF_MAX_PROCS; ++i) {
+            if (children[i] == pid) {
+                children[i] = 0;
+            }
+        }
+        if (!WIFEXITED(status)) {
+            if (write(2, text, sizeof(text) - 1) < 0) { /* nothing can be done */
+            }
+            _exit(1);
+        } else if (WEXITSTATUS(status) != 0) {
+            _exit(WEXITSTATUS(status)); /* it said why */
+        }
+    }
+    errno = saved;
+}
+
+static void fork_all(struct perf_proc *proc)
+{
+    pid_t parent = getpid();
+    int   pair[2], i;
+
+    signal(SIGCHLD, on_child);
+    for (i = 1; i < proc->size; ++i) {
+        PERF_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0,
+                   "socketpair: %s", strerror(errno));
+        children[i] = fork();
+        PERF_CHECK(children[i] >= 0, "fork: %s", strerror(errno));
+        if (children[i] == 0) {
+            signal(SIGCHLD, SIG_DFL);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            PERF_CHECK(getppid() == parent, "rank 0 is gone");
+            memset(children, 0, sizeof(children));
+            for (int j = 1; j < i; ++j) {
+                close(fds[j]);
+            }
+            close(pair[0]);
+            fds[0]     = pair[1];
+            proc->rank = i;
+            return;
+        }
+        close(pair[1]);
+        fds[i] = pair[0];
+    }
+}
+
+static int launcher_number(const char *const *names, const char *what)
+{
+    for (; *names != NULL; ++names) {
+        if (getenv(*names) != NULL) {
+            return atoi(getenv(*names));
+        }
+    }
+    PERF_FAIL("--rendezvous: no launcher told the %s in the environment", what);
+}
+
+static int launcher_rank(void)
+{
+    static const char *const names[] = {"PERF_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "OMPI_COMM_WORLD_RANK", NULL};
+
+    return launcher_number(names, "rank");
+}
+
+static void accept_all(struct perf_proc *proc, const char *file)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t          length  = sizeof(address);
+    char               host[256], name[4096];
+    uint64_t           rank;
+    int                fd, peer, one = 1;
+    FILE               *out;
+
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    PERF_CHECK((fd >= 0) && (bind(fd, (void*)&address, sizeof(address)) == 0) &&
+               (listen(fd, PERF_MAX_PROCS) == 0) &&
+               (getsockname(fd, (void*)&address, &length) == 0) &&
+               (gethostname(host, sizeof(host)) == 0),
+               "rendezvous: %s", strerror(errno));
+    snprintf(name, sizeof(name), "%s.new", file);
+    out = fopen(name, "w");
+    PERF_CHECK(out != NULL, "%s: %s", name, strerror(errno));
+    fprintf(out, "%s %d\n", host, ntohs(address.sin_port));
+    PERF_CHECK((fclose(out) == 0) && (rename(name, file) == 0), "%s: %s", file,
+               strerror(errno));
+    for (int i = 1; i < proc->size; ++i) {
+        peer = accept(fd, NULL, NULL);
+        PERF_CHECK(peer >= 0, "accept: %s", strerror(errno));
+        setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        io_all(peer, &rank, sizeof(rank), false);
+        PERF_CHECK((rank > 0) && (rank < (uint64_t)proc->size) && !fds[rank],
+                   "rendezvous: rank %lu came twice, or is not one of %d",
+                   (unsigned long)rank, proc->size);
+        fds[rank] = peer;
+    }
+    close(fd);
+    unlink(file);
+}
+
+static void connect_to(struct perf_proc *proc, const char *file)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    uint64_t        rank = (uint64_t)proc->rank;
+    char            host[256], port[16];
+    int             one = 1;
+    FILE            *in;
+
+    while (((in = fopen(file, "r")) == NULL) ||
+           (fscanf(in, "%255s %15s", host, port) != 2)) {
+        if (in != NULL) {
+            fclose(in);
+        }
+        usleep(10000); /* the alarm ends it */
+    }
+    fclose(in);
+    PERF_CHECK((getaddrinfo(host, port, &hints, &found) == 0), "unknown host %s",
+               host);
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    PERF_CHECK((fds[0] >= 0) &&
+               (connect(fds[0], found->ai_addr, found->ai_addrlen) == 0),
+               "%s port %s: %s", host, port, strerror(errno));
+    freeaddrinfo(found);
+    setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    io_all(fds[0], &rank, sizeof(rank), true);
+}
+
+static void sock_start(struct perf_proc *proc)
+{
+    proc->size = proc->opt->procs;
+    if (proc->opt->rendezvous == NULL) {
+        proc->shared = mmap(NULL, PERF_PAGE, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        PERF_CHECK(proc->shared != MAP_FAILED, "mmap: %s", strerror(errno));
+        fork_all(proc);
+        return;
+    }
+    proc->rank = launcher_rank();
+    PERF_CHECK((proc->rank >= 0) && (proc->rank < proc->size),
+               "the launcher's rank is %d, the test has %d processes", proc->rank,
+               proc->size);
+    if (proc->rank == 0) {
+        accept_all(proc, proc->opt->rendezvous);
+    } else {
+        connect_to(proc, proc->opt->rendezvous);
+    }
+}
+
+static void sock_allgather(struct perf_proc *proc, const void *mine, void *all,
+                           size_t length)
+{
+    if (proc->rank == 0) {
+        memcpy(all, mine, length);
+        for (int i = 1; i < proc->size; ++i) {
+            io_all(fds[i], (char*)all + i * length, length, false);
+        }
+        for (int i = 1; i < proc->size; ++i) {
+            io_all(fds[i], all, length * (size_t)proc->size, true);
+        }
+    } else {
+        io_all(fds[0], (void*)mine, length, true);
+        io_all(fds[0], all, length * (size_t)proc->size, false);
+    }
+}
+
+static bool readable(int fd, bool wait)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+    return (poll(&poll_fd, 1, wait ? -1 : 0) > 0);
+}
+
+static bool sock_step(struct perf_proc *proc, uint64_t *value, bool is_new, bool wait)
+{
+    char byte = 'b';
+    int  i;
+
+    if (proc->rank > 0) {
+        if (is_new) {
+            io_all(fds[0], &byte, 1, true);
+        }
+        if (!readable(fds[0], wait)) {
+            return false;
+        }
+        io_all(fds[0], value, sizeof(*value), false);
+        return true;
+    }
+    if (is_new) {
+        memset(is_there, 0, sizeof(is_there));
+        num_there = 1;
+    }
+    for (i = 1; i < proc->size; ++i) {
+        if (!is_there[i] && readable(fds[i], wait)) {
+            io_all(fds[i], &byte, 1, false);
+            is_there[i] = true;
+            ++num_there;
+        }
+    }
+    if (num_there < proc->size) {
+        return false;
+    }
+    for (i = 1; i < proc->size; ++i) {
+        io_all(fds[i], value, sizeof(*value), true);
+    }
+    return true;
+}
+
+static int sock_stop(struct perf_proc *proc)
+{
+    int i, status, code = 0;
+
+    if (proc->rank > 0) {
+        return 0;
+    }
+    signal(SIGCHLD, SIG_DFL); /* those that end now are waited for here */
+    for (i = 1; i < proc->size; ++i) {
+        if ((children[i] > 0) && (waitpid(children[i], &status, 0) > 0) &&
+            !(WIFEXITED(status) && (WEXITSTATUS(status) == 0))) {
+            code = 1;
+        }
+    }
+    return code;
+}
+
+/* perf_mpi.c has one of its own. */
+#ifndef PERF_MPI
+const struct perf_boot perf_boot = {
+    .start     = sock_start,
+    .allgather = sock_allgather,
+    .step      = sock_step,
+    .stop      = sock_stop
+};
+#endif
