@@ -180,6 +180,7 @@ struct perf_ctx {
     long                      operations; /* of the phase */
     long                      batched, batch; /* operations since last, per time */
     long                      least_batch; /* as the tick counter is coarse */
+    long                      planned;  /* operations of the phase */
     double                    scale;    /* of a logged time to that of an operation */
     struct perf_log           logs[PERF_STEPS];
 };
@@ -272,6 +273,9 @@ void perf_verify(const uint8_t *data, size_t size, unsigned phase, const char *w
  * Returns the value that thread 0 of rank 0 gave. */
 uint64_t perf_meet(struct perf_ctx *ctx, uint64_t value);
 
+/* The same by the main thread alone, for what is closed at the end. */
+void perf_part(struct perf_ctx *ctx);
+
 static inline int perf_in_flight(const struct perf_ctx *ctx)
 {
     return *(volatile const int*)&ctx->comp.count - 1;
@@ -296,7 +300,10 @@ static inline void perf_window(struct perf_ctx *ctx, int window)
 /* Times are taken from here ... */
 static inline void perf_begin(struct perf_ctx *ctx, long batch)
 {
-    ctx->batch   = (batch < ctx->least_batch) ? ctx->least_batch : batch;
+    batch        = (batch < ctx->least_batch) ? ctx->least_batch : batch;
+    /* few and long operations: some times at least */
+    ctx->batch   = (ctx->planned >= 16 * batch) ? batch :
+                   (ctx->planned >= 16) ? ctx->planned / 16 : 1;
     ctx->batched = 0;
     ctx->start   = ctx->last = perf_ticks();
 }

@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define TRIAL        20   /* iterations of the first trial */
+#define TRIAL        64   /* iterations of the first trial */
 #define TRIAL_ENOUGH 3e-3 /* seconds: it is long enough to tell */
 #define MOST         20000000
 #define SHORT        200e-9 /* seconds: shorter operations are timed ... */
@@ -90,6 +90,18 @@ uint64_t perf_meet(struct perf_ctx *ctx, uint64_t value)
     proc->arrived = 0;
     __atomic_store_n(&proc->generation, mine + 1, __ATOMIC_RELEASE);
     return value;
+}
+
+void perf_part(struct perf_ctx *ctx)
+{
+    uint64_t value  = 0;
+    bool     is_new = true;
+
+    while (!perf_boot.step(ctx->proc, &value, is_new, false)) {
+        is_new = false;
+        perf_layer.progress(ctx);
+        perf_spin(ctx);
+    }
 }
 
 /* ---------------------------------------------------------------- options */
@@ -330,6 +342,7 @@ static void phase(struct perf_ctx *ctx, long n)
     }
     perf_fill(ctx->memory + ctx->out, ctx->opt->size, ctx->phase);
     ctx->elapsed = 0;
+    ctx->planned = n;
     perf_meet(ctx, 0);
     test->run(ctx, n);
     perf_layer.flush(ctx);
@@ -363,6 +376,7 @@ static long choose_iterations(struct perf_ctx *ctx)
     if (ctx->opt->iterations > 0) {
         return ctx->opt->iterations;
     }
+    phase(ctx, 2); /* connections are made by the first operations */
     for (;;) {
         phase(ctx, n);
         seconds = calm_seconds(ctx);

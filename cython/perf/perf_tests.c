@@ -275,6 +275,7 @@ static void put_rate(struct perf_ctx *ctx, long n)
     }
     ctx->want_completion = false;
     perf_begin(ctx, window);
+    ctx->batch = window;
     do {
         for (i = 0; i < window; ++i) {
             ctx->is_last = (i == window - 1);
