@@ -83,8 +83,10 @@ struct perf_log {
 
 static inline void perf_log_add(struct perf_log *log, uint64_t ticks)
 {
-    unsigned shift = (ticks < 256) ? 0 : 56 - (unsigned)__builtin_clzll(ticks);
+    unsigned shift;
 
+    ticks += (ticks == 0); /* what is too short to be seen is not nothing */
+    shift  = (ticks < 256) ? 0 : 56 - (unsigned)__builtin_clzll(ticks);
     ++log->bucket[(ticks < 256) ? ticks : shift * 128 + (ticks >> shift)];
     ++log->count;
     log->sum += ticks;

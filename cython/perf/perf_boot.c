@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_boot.c - processes that are forked, or meet at a rendezvous file.
+ * perf_boot.c - processes that are forked, or meet at a rendezvous file; perf_mpi.c
+ * has its own way.
  *
  * Without --rendezvous rank 0 forks the others and has a socket to each.  With
  * --rendezvous=FILE a launcher (mpiexec, a job system) starts every process; rank
@@ -275,12 +276,9 @@ static int sock_stop(struct perf_proc *proc)
     return code;
 }
 
-/* perf_mpi.c has one of its own. */
-#ifndef PERF_MPI
 const struct perf_boot perf_boot = {
     .start     = sock_start,
     .allgather = sock_allgather,
     .step      = sock_step,
     .stop      = sock_stop
 };
-#endif

@@ -3,7 +3,7 @@
  * perf_main.c - a kernel's options, processes, threads, phases and output.
  *
  * Usage: perf_LAYER --test=NAME [--size=BYTES] ...; the options are in `table`.
- * --list prints the tests of the layer.  Rank 0 prints one JSON object per line: of
+ * --list prints the tests of the layer, --facts the library under it.  Rank 0 prints one JSON object per line: of
  * each repeat, and of each step of tests that have several.
  */
 #include "perf.h"
@@ -245,6 +245,22 @@ static void find_test(void)
 }
 
 /* ----------------------------------------------------------------- output */
+
+static int print_facts(struct perf_proc *proc)
+{
+    if (perf_layer.start != NULL) {
+        perf_layer.start(proc);
+    }
+    printf("{\"layer\":\"%s\"", perf_layer.name);
+    if (perf_layer.facts != NULL) {
+        perf_layer.facts(proc, stdout);
+    }
+    printf("}\n");
+    if (perf_layer.stop != NULL) {
+        perf_layer.stop(proc);
+    }
+    return 0;
+}
 
 static void print_times(const struct perf_log *log, double scale)
 {
@@ -513,11 +529,15 @@ int main(int argc, char **argv)
         list_tests();
         return 0;
     }
+    proc.opt = &options;
+    if ((argc == 2) && !strcmp(argv[1], "--facts")) {
+        options.test = "--facts";
+        return print_facts(&proc);
+    }
     for (i = 1; i < argc; ++i) {
         parse_option(argv[i]);
     }
     find_test();
-    proc.opt = &options;
     signal(SIGALRM, on_alarm);
     perf_boot.start(&proc); /* forks */
     timer.it_value.tv_sec  = (time_t)options.limit;

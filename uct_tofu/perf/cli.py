@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from uct_tofu.perf import cli_compare, cli_scale
+from uct_tofu.perf import cli_compare, cli_run, cli_scale
 
 
 @click.group("perf")
@@ -13,5 +13,6 @@ def perf():
     """Measure, compare with the machine's published figures, predict."""
 
 
+cli_run.register(perf)
 cli_compare.register(perf)
 cli_scale.register(perf)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""uct-tofu perf run and list."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from uct_tofu.perf import cli_run
+
+COMMAND = str(Path(sys.executable).with_name("uct-tofu"))
+
+
+@pytest.fixture
+def cli(processes, tmp_path):
+    """cli(*arguments) -> (exit code, output), in an empty directory."""
+
+    def run(*arguments):
+        return processes.run([COMMAND, "perf", *arguments], cwd=tmp_path, timeout=110)
+
+    return run
+
+
+def test_run_prints_lines_and_writes_records(cli, tmp_path):
+    arguments = ["run", "-t", "put_lat", "-t", "put_bw", "--layer", "uct", "-s", "8,64"]
+    arguments += ["-n", "100", "-w", "10", "-O", "4", "-r", "2", "-o", "r.jsonl"]
+    code, output = cli(*arguments)
+    assert code == 0, output
+    lines = output.splitlines()
+    assert lines[0].split()[:3] == ["test", "layer", "transport"] and len(lines) == 5
+    records = [
+        json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()
+    ]
+    assert [(r["test"], r["size"]) for r in records] == [
+        ("put_lat", 8),
+        ("put_lat", 64),
+        ("put_bw", 8),
+        ("put_bw", 64),
+    ]
+    for record in records:
+        assert record["iterations"] == 100 and record["warmup"] == 10
+        assert record["repeats"] == 2
+    assert [r["window"] for r in records] == [None, None, 4, 4]
+    code, output = cli("run", "-n", "50", "-r", "1", "-o", "r.jsonl")
+    assert code == 0 and len((tmp_path / "r.jsonl").read_text().splitlines()) > 4
+
+
+def test_run_over_transports(cli):
+    code, output = cli(
+        *["run", "-t", "am_lat", "--layer", "libuct", "-x", "sysv", "-x", "cma"],
+        *["-s", "8", "-n", "50", "-r", "1"],
+    )
+    # cma has no messages: said in words, and the rest is measured
+    assert code == 1 and "cma has no such operation" in output
+    assert any(
+        line.split()[:3] == ["am_lat", "libuct", "sysv"] for line in output.splitlines()
+    )
+
+
+def test_timed_with_and_without_a_profile(cli, tmp_path):
+    common = ["run", "-t", "fadd", "--layer", "utofu", "-n", "50", "-r", "1", "-o", "x"]
+    for words, profile in ((["--timed"], "tofud"), (["--timed=tofud:best"], None)):
+        code, output = cli(*common, *words)
+        assert code == 0, output
+        record = json.loads((tmp_path / "x").read_text().splitlines()[-1])
+        assert record["backend"]["mode"] == "timed"
+        assert record["backend"]["profile"] == (profile or "tofud:best")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-t", "nonsense"], "no test 'nonsense'"),
+        (["-s", "0"], "is not a size"),
+        (["-s", "64:8"], "ends before it begins"),
+        (["-c", "a"], "not a list of CPUs"),
+        (["-c", "4095"], "CPU 4095"),
+        (["-p", "colour=1"], "unknown params colour"),
+        (["-o", "no/such/folder"], "no/such/folder"),
+    ],
+)
+def test_errors(cli, arguments, words):
+    code, output = cli("run", "-n", "10", "-r", "1", *arguments)
+    assert code in (1, 2) and words in output and "Traceback" not in output
+
+
+def test_sizes():
+    assert cli_run.sizes_of(None, None, ["8,1K", "2K:8K"]) == (
+        8,
+        1024,
+        2048,
+        4096,
+        8192,
+    )
+    assert cli_run.sizes_of(None, None, []) is None
+    with pytest.raises(click.BadParameter):
+        cli_run.sizes_of(None, None, ["x"])
+
+
+def test_list(cli):
+    code, output = cli("list")
+    assert code == 0
+    names = {line.split(":")[0]: line.split()[1:] for line in output.splitlines()}
+    assert "pingpong_mrq" in names["utofu"] and "tag_lat" in names["ucp"]
+    assert "tag_lat" not in names["uct"] and "mpi" in names

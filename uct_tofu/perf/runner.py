@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs benchmark tests by the kernels and makes records of the common format.
+
+Tests have ucx_perftest's names and meanings where it has them.  Each repeat is a
+process pair (or more) of its own; a record has the medians over the repeats, and
+their spread.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import uct_tofu
+from uct_tofu import perftest
+from uct_tofu.perf import kernels
+from uct_tofu.perf.kernels import KernelError, NotThereError
+
+__all__ = ["KernelError", "NotThereError", "canonical", "default_sizes", "run", "tests"]
+
+SCHEMA = "uct-tofu-perf/1"
+# ucx_perftest's names that are others here; "ucp_" in front is the layer.
+ALIASES = {"get": "get_lat", "add": "add_mr"}
+BANDWIDTH = ("put_bw", "get_bw", "am_bw", "tag_bw", "stream_bw", "put_rate")
+RATES = (*BANDWIDTH, "add_mr", "gups", "many_to_one", "mt_pingpong")
+WINDOWED = (*BANDWIDTH, "add_mr", "gups", "many_to_one")
+ONE_WAY = ("put_lat", "am_lat", "add_lat", "tag_lat", "stream_lat", "mt_pingpong")
+ONE_WAY += ("pingpong_flag", "pingpong_mrq")
+EIGHT_BYTES = ("add_lat", "add_mr", "fadd", "swap", "cswap", "gups", "reduce")
+WINDOW = 32  # ucx_perftest's of put_bw
+LATENCY = ("p50", "p90", "p99", "p99.9", "mean")
+PARAMS = ("processes", "senders", "tnis", "inject", "piggyback")
+# Coordinates X,Y,Z,A,B,C: nodes that are 1, 2, 3 hops from the first one, and its
+# six neighbours, each over a link of its own.
+HERE = "0,0,0,0,0,0"
+AWAY = ("0,0,0,1,0,0", "0,0,0,1,1,0", "0,0,0,1,1,1")
+NEIGHBOURS = (
+    "0,0,0,1,0,0",
+    "0,0,0,0,1,0",
+    "0,0,0,0,2,0",
+    "0,0,0,0,0,1",
+    "1,0,0,0,0,0",
+    "0,1,0,0,0,0",
+)
+MOST_HOPS = 7  # three within a unit, and up to four units along X
+
+
+def canonical(test: str, layer: str) -> str:
+    """The name here of a test of ucx_perftest: ``ucp_put_lat`` is ``put_lat``.
+
+    Source: ucx_perftest -h.
+    """
+    name = test.removeprefix("ucp_") if layer == "ucp" else test
+    return ALIASES.get(name, name)
+
+
+def tests(layer: str | None = None) -> dict[str, list[str]]:
+    """Names of the tests of each layer, or of one.
+
+    A layer that is not there (no UCX, no MPI) has an empty list; a layer that is
+    asked for by name raises ``NotThereError``, or ``ValueError`` for an unknown name.
+    Starts the kernels.
+
+    Source: cython/perf.
+    """
+    if layer is not None:
+        return {layer: list(kernels.tests_of(layer))}
+    found = {}
+    for name in kernels.LAYERS:
+        try:
+            found[name] = list(kernels.tests_of(name))
+        except NotThereError:
+            found[name] = []
+    return found
+
+
+def default_sizes(test: str) -> tuple[int, ...]:
+    """Message sizes, in bytes, that a test has with every layer and transport.
+
+    Source: ucx_perftest -h; limits of the transports.
+    """
+    if test in EIGHT_BYTES or test in ("many_to_one", "put_rate", "mt_pingpong"):
+        return (8,)
+    if test in ("barrier", "ep_create"):
+        return (8,)
+    if test == "reg_mem":
+        return (4096, 65536, 1 << 20)
+    return perftest.default_sizes(test)
+
+
+def _layout(layer, transport, test, size):
+    if layer in ("ucp", "mpi"):
+        return "contig"
+    if layer == "utofu":
+        return "zcopy"
+    verb = "am_lat" if test == "many_to_one" else test
+    if "pingpong" in test:
+        verb = "put_lat"
+    elif test in EIGHT_BYTES or test in ("reg_mem", "ep_create"):
+        return "short"
+    return perftest.default_layout(verb, "utofu" if layer == "uct" else transport, size)
+
+
+def _coords(count, hops, tnis):
+    """Where processes are on the emulator, in order of rank."""
+    if tnis > 1:
+        places = [NEIGHBOURS[i % len(NEIGHBOURS)] for i in range(count - 1)]
+    elif hops <= len(AWAY):
+        places = [AWAY[hops - 1]]
+    else:
+        places = [f"{hops - len(AWAY)},0,0,1,1,1"]
+    # further ones on nodes of their own, a unit of twelve after the other along Z
+    for i in range(len(places) + 1, count):
+        a, b, c = i % 2, i // 2 % 3, i // 6 % 2
+        places.append(f"0,0,{1 + i // 12},{a},{b},{c}")
+    return ";".join([HERE, *places])
+
+
+def _host():
+    cpu = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.lower().startswith(("model name", "cpu model")):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cpu": cpu,
+        "cores": os.cpu_count() or 1,
+    }
+
+
+def _pinning(cpus, count):
+    """A CPU for each process and thread; different cores as long as there are."""
+    if cpus is None:
+        cpus = dict.fromkeys(perftest.choose_cpus())
+        if count > len(cpus):
+            cpus = dict.fromkeys([*cpus, *sorted(os.sched_getaffinity(0))])
+    allowed = os.sched_getaffinity(0)
+    cpus = list(cpus)
+    bad = [cpu for cpu in cpus if cpu not in allowed]
+    if bad or not cpus:
+        raise ValueError(
+            f"this process may not run on CPU {', '.join(map(str, bad)) or '(none)'}; "
+            f"it may on {', '.join(map(str, sorted(allowed)))}"
+        )
+    return [cpus[i % len(cpus)] for i in range(count)]
+
+
+def _processes(test, params):
+    """How many, and the number of TNIs."""
+    unknown = set(params) - set(PARAMS)
+    if unknown:
+        raise ValueError(
+            f"unknown params {', '.join(sorted(unknown))}; there are {', '.join(PARAMS)}"
+        )
+    tnis = int(params.get("tnis", 1))
+    count = 4 if test == "many_to_one" else 2
+    if tnis > 1:
+        count = tnis + 1
+    if "senders" in params:
+        count = int(params["senders"]) + 1
+    return int(params.get("processes", count)), tnis
+
+
+def _merge(results, test, size, layout_options):
+    """One record of what the repeats gave, as far as the kernel knows."""
+    first = results[0]
+    latencies = [item["latency"] for item in results if item["latency"]]
+    latency = None
+    if latencies:
+        latency = {k: statistics.median(x[k] for x in latencies) for k in LATENCY}
+        latency["min"] = min(x["min"] for x in latencies)
+        latency["max"] = max(x["max"] for x in latencies)
+    rates = [item["rate"] for item in results if "rate" in item]
+    if test in ONE_WAY:  # a round trip is two messages
+        rates = [2 * rate for rate in rates]
+    rate = statistics.median(rates) if rates else None
+    values = rates if test in RATES else [x["p50"] for x in latencies] or rates
+    params = dict(layout_options)
+    if first["batch"] != 1:
+        params["batch"] = first["batch"]
+    if first["oversubscribed"]:
+        params["oversubscribed"] = True
+    if "step" in first:
+        params["step"] = first["step"]
+    return {
+        "processes": first["processes"],
+        "threads": first["threads"],
+        "size": size,
+        "window": first["window"] if test in WINDOWED else None,
+        "iterations": first["iterations"],
+        "warmup": first["warmup"],
+        "repeats": len(results),
+        "latency": latency,
+        "bandwidth": rate * size if test in BANDWIDTH and rate else None,
+        "rate": rate,
+        "spread": {
+            "values": values,
+            "relative": (max(values) - min(values)) / statistics.median(values),
+        },
+        "counters": {
+            name: statistics.median(item["counters"][name] for item in results)
+            for name in first["counters"]
+        },
+        "params": params,
+    }
+
+
+class _Run:
+    """What all sizes of one call of ``run`` share."""
+
+    def __init__(self, test, layer, transport, mode, profile, options, params, cpus):
+        self.test, self.layer, self.transport = test, layer, transport
+        self.options, self.params = options, params
+        self.count, tnis = _processes(test, params)
+        if not 2 <= self.count <= 64:
+            raise ValueError(f"2 to 64 processes, not {self.count}")
+        self.pinning = _pinning(cpus, self.count * options["threads"])
+        self.env = kernels.environment(layer, transport, mode=mode, profile=profile)
+        self.command = kernels.kernel(layer)
+        self.backend = self._backend(mode, profile)
+        self.versions = {"uct_tofu": uct_tofu.__version__}
+        if layer in ("libuct", "ucp"):
+            self.versions["ucx"] = kernels.facts("ucp", self.env)["ucx"]
+        self.words = [
+            f"--test={test}",
+            f"--procs={self.count}",
+            f"--threads={options['threads']}",
+            f"--window={options['window'] or WINDOW}",
+            f"--seconds={options['seconds']}",
+            f"--cpus={','.join(map(str, self.pinning))}",
+            f"--tnis={tnis}",
+            f"--inject={int(bool(params.get('inject')))}",
+        ]
+        if layer == "libuct":
+            device = options["device"] or perftest.DEVICES.get(transport)
+            self.words.append(f"--transport={transport}")
+            if device:
+                self.words.append(f"--device={device}")
+        if self.is_emulated:
+            self.words.append(f"--coords={_coords(self.count, options['hops'], tnis)}")
+
+    @property
+    def is_emulated(self):
+        return self.backend is not None and self.backend["kind"] == "emulator"
+
+    def _backend(self, mode, profile):
+        """Which uTofu library is used, if one is."""
+        uses = self.layer in ("utofu", "uct") or (
+            self.layer in ("libuct", "ucp") and "utofu" in self.transport.split(",")
+        )
+        if not uses:
+            if mode == "timed":
+                raise ValueError(
+                    f"{self.transport} has no timed mode: it is of the emulator"
+                )
+            return None
+        found = kernels.facts("utofu", self.env)["backend"]
+        if mode == "timed" and found["kind"] != "emulator":
+            raise ValueError("the timed mode is of the emulator; this is the machine")
+        name = None
+        if mode == "timed":
+            name = profile or "tofud"
+            name = os.path.basename(name) if os.sep in name else name
+        return {**found, "mode": mode, "profile": name}
+
+    def one(self, size, layout, repeats, iterations, warmup, told):
+        """The records of one size."""
+        what = f"{self.test} of the layer {self.layer} over {self.transport}"
+        what += f", {size} B, {layout}"
+        limit = 120 + 40 * self.options["seconds"]
+        groups = {}
+        for number in range(repeats):
+            told(f"{self.test} {self.layer} {self.transport} {size} B", number)
+            words = [f"--size={size}", f"--layout={layout}", f"--limit={limit}"]
+            if iterations is not None:
+                words.append(f"--iterations={iterations}")
+            if warmup is not None:
+                words.append(f"--warmup={warmup}")
+            command = [*self.command, *self.words, *words]
+            if self.layer == "mpi":
+                from uct_tofu.perf import mpi_kernel
+
+                command = mpi_kernel.launch(command, self.count)
+            for item in kernels.execute(command, self.env, limit + 30, what=what):
+                iterations = item["iterations"]
+                if "mpi" in item:
+                    self.versions["mpi"] = item["mpi"]
+                groups.setdefault(item.get("step"), []).append(item)
+        if not groups:
+            raise KernelError(f"{what}: the kernel printed no result")
+        return [self._record(group, size, layout) for group in groups.values()]
+
+    def _record(self, results, size, layout):
+        params = dict(self.params)
+        if self.is_emulated:
+            params["hops"] = self.options["hops"]
+        return {
+            "schema": SCHEMA,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "test": self.test,
+            "layer": self.layer,
+            "transport": self.transport,
+            "backend": self.backend,
+            "versions": self.versions,
+            "host": _host(),
+            "pinning": self.pinning,
+            "layout": layout,
+            "clock": "wall",
+            **_merge(results, self.test, size, params),
+        }
+
+
+def run(
+    test,
+    *,
+    layer,
+    transport="utofu",
+    sizes=None,
+    repeats=5,
+    seconds=0.3,
+    mode="fast",
+    profile=None,
+    threads=1,
+    window=None,
+    hops=1,
+    layout=None,
+    params=None,
+    progress=None,
+    cpus=None,
+    device=None,
+    iterations=None,
+    warmup=None,
+) -> list[dict]:
+    """Measure one test; returns a record for each size (and step, as of reg_mem).
+
+    Parameters
+    ----------
+    test : str
+        A name of ``tests()``, or ucx_perftest's name of it.
+    layer : {"utofu", "uct", "libuct", "ucp", "mpi"}
+    transport : str
+        libuct: UCX's transport; ucp: the value of ``UCX_TLS``.
+    sizes : sequence of int, optional
+        Bytes; None is ``default_sizes(test)``.
+    repeats : int
+    seconds : float
+        Of each repeat; ``iterations`` takes its place.
+    mode : {"fast", "timed"}
+        Of the emulator; ``profile`` is what ``UTOFU_EMU_TIMING`` names.
+    threads : int
+        Of each process, with an iface, worker or VCQ each.
+    window : int, optional
+        Operations in flight, of tests that have a window.
+    hops : int
+        Between the two nodes on the emulator, 1 to 7.
+    layout : str, optional
+        short, bcopy, zcopy; None chooses by transport and size.  Of raw uTofu:
+        short is a piggyback, zcopy utofu_put.
+    params : dict, optional
+        processes (gups, barrier, reduce, many_to_one), senders (many_to_one), tnis
+        (put_bw of utofu: over so many TNIs, to a neighbour each), inject (CACHE_INJECTION),
+        piggyback (true: layout short).
+    progress : callable, optional
+        ``progress(number, of, text)`` before each repeat.
+    cpus : sequence of int, optional
+        For processes and threads in turn; None chooses different cores.
+    device : str, optional
+        Of libuct.
+    iterations, warmup : int, optional
+
+    Blocks.  Raises ``ValueError`` for arguments that make no sense, ``NotThereError``
+    for what the layer, transport or machine does not have, ``KernelError`` when a
+    kernel fails, ``ImportError`` when libucx is missing.
+
+    Source: ucx_perftest -h; cython/perf.
+    """
+    test = canonical(test, layer)
+    if mode not in ("fast", "timed"):
+        raise ValueError(f"the modes are fast and timed, not {mode!r}")
+    if test not in kernels.tests_of(layer):
+        raise NotThereError(
+            f"the layer {layer} has no test {test!r}; "
+            f"it has {', '.join(kernels.tests_of(layer))}"
+        )
+    sizes = default_sizes(test) if sizes is None else tuple(sizes)
+    numbers = {"repeats": repeats, "threads": threads, "window": window, "hops": hops}
+    numbers |= {"iterations": iterations} | {f"size {s}": s for s in sizes}
+    for name, value in numbers.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} has to be an integer of 1 or more, not {value!r}")
+    if not sizes or hops > MOST_HOPS or not seconds > 0:
+        raise ValueError(f"a size, 1 to {MOST_HOPS} hops, and more than 0 seconds")
+    params = dict(params or {})
+    if layer == "utofu" and params.get("piggyback"):
+        layout = layout or "short"
+    options = {
+        "threads": threads,
+        "window": window,
+        "seconds": seconds,
+        "hops": hops,
+        "device": device,
+    }
+    job = _Run(test, layer, transport, mode, profile, options, params, cpus)
+    records = []
+    for i, size in enumerate(sizes):
+
+        def told(text, number, i=i):
+            if progress is not None:
+                progress(i * repeats + number + 1, len(sizes) * repeats, text)
+
+        records += job.one(
+            size,
+            layout or _layout(layer, transport, test, size),
+            repeats,
+            iterations,
+            warmup,
+            told,
+        )
+    return records
