@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -118,7 +119,11 @@ def _die_with_parent():
 
 
 def _stop(process):
-    """End a kernel and all it started."""
+    """End a kernel and all it started; mpiexec ends what has groups of its own."""
+    if process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.terminate()
+            process.wait(3)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -174,8 +179,12 @@ def execute(command, env, timeout: float, *, what: str) -> list[dict]:
         how = f"was ended by {signal.Signals(-process.returncode).name}"
     elif how is None and process.returncode > 0:
         how = f"ended with {process.returncode}"
+    if how is None and "UTOFU_EMU_TIMING" in said:
+        how = "could not take the machine's time"  # the emulator goes on without
     if how is not None:
         raise KernelError(f"{what}: the kernel {how}\n{said}".rstrip())
+    if said:
+        print(f"{what}: {said}", file=sys.stderr)
     try:
         return [json.loads(line) for line in output.splitlines() if line.strip()]
     except ValueError:
@@ -208,12 +217,16 @@ def tests_of(layer: str) -> tuple[str, ...]:
     return tuple(done.stdout.split())
 
 
-def facts(layer: str, env) -> dict:
+def facts(layer: str, env, *, what: str) -> dict:
     """What a kernel says of the library under it: ``backend``, ``ucx``.
+
+    ``what`` is for messages.
 
     Raises as ``kernel`` and ``execute``.
 
     Source: cython/perf/perf_main.c.
     """
-    (said,) = execute([*kernel(layer), "--facts"], env, 60, what=f"layer {layer}")
-    return said
+    said = execute([*kernel(layer), "--facts"], env, 60, what=what)
+    if len(said) != 1:
+        raise KernelError(f"{what}: the kernel told nothing about its library")
+    return said[0]

@@ -219,6 +219,7 @@ class _Run:
     def __init__(self, test, layer, transport, mode, profile, options, params, cpus):
         self.test, self.layer, self.transport = test, layer, transport
         self.options, self.params = options, params
+        self.what = f"{test} of the layer {layer} over {transport}"
         self.count, tnis = _processes(test, params)
         if not 2 <= self.count <= 64:
             raise ValueError(f"2 to 64 processes, not {self.count}")
@@ -228,7 +229,7 @@ class _Run:
         self.backend = self._backend(mode, profile)
         self.versions = {"uct_tofu": uct_tofu.__version__}
         if layer in ("libuct", "ucp"):
-            self.versions["ucx"] = kernels.facts("ucp", self.env)["ucx"]
+            self.versions["ucx"] = kernels.facts("ucp", self.env, what=self.what)["ucx"]
         self.words = [
             f"--test={test}",
             f"--procs={self.count}",
@@ -262,7 +263,7 @@ class _Run:
                     f"{self.transport} has no timed mode: it is of the emulator"
                 )
             return None
-        found = kernels.facts("utofu", self.env)["backend"]
+        found = kernels.facts("utofu", self.env, what=self.what)["backend"]
         if mode == "timed" and found["kind"] != "emulator":
             raise ValueError("the timed mode is of the emulator; this is the machine")
         name = None
@@ -273,8 +274,7 @@ class _Run:
 
     def one(self, size, layout, repeats, iterations, warmup, told):
         """The records of one size."""
-        what = f"{self.test} of the layer {self.layer} over {self.transport}"
-        what += f", {size} B, {layout}"
+        what = f"{self.what}, {size} B, {layout}"
         limit = 120 + 40 * self.options["seconds"]
         groups = {}
         for number in range(repeats):
