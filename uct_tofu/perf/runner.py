@@ -158,7 +158,8 @@ def _processes(test, params):
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(
-            f"unknown params {', '.join(sorted(unknown))}; there are {', '.join(PARAMS)}"
+            f"unknown params {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(PARAMS)}"
         )
     tnis = int(params.get("tnis", 1))
     count = 4 if test == "many_to_one" else 2
@@ -365,9 +366,9 @@ def run(
         short, bcopy, zcopy; None chooses by transport and size.  Of raw uTofu:
         short is a piggyback, zcopy utofu_put.
     params : dict, optional
-        processes (gups, barrier, reduce, many_to_one), senders (many_to_one), tnis
-        (put_bw of utofu: over so many TNIs, to a neighbour each), inject (CACHE_INJECTION),
-        piggyback (true: layout short).
+        processes (gups, barrier, reduce, many_to_one), senders (many_to_one); of
+        utofu: tnis (put_bw over so many TNIs, to a neighbour each), inject (with
+        CACHE_INJECTION), piggyback (true: layout short).
     progress : callable, optional
         ``progress(number, of, text)`` before each repeat.
     cpus : sequence of int, optional
