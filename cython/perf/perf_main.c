@@ -539,10 +539,11 @@ int main(int argc, char **argv)
     }
     find_test();
     signal(SIGALRM, on_alarm);
-    perf_boot.start(&proc); /* forks */
     timer.it_value.tv_sec  = (time_t)options.limit;
     timer.it_value.tv_usec = (suseconds_t)((options.limit -
                                             (double)timer.it_value.tv_sec) * 1e6);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    perf_boot.start(&proc);               /* forks, and a child has no timer */
     setitimer(ITIMER_REAL, &timer, NULL);
     set_coords(&proc); /* the library reads it when it is first called */
 

@@ -7,9 +7,12 @@ run that ends well has moved its data.  No speed is judged.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +82,8 @@ def test_a_layer_has_its_tests(layer):
 )
 def test_each_test_runs(layer, test):
     transport = "mpi" if layer == "mpi" else "utofu"
-    records = quick(test, layer, transport)
+    sizes = runner.default_sizes(test)[:4:3]  # at most 8 B and 4 KiB
+    records = quick(test, layer, transport, sizes=sizes)
     assert records
     for record in records:
         check(record, test, layer, transport)
@@ -92,7 +96,7 @@ def test_each_test_runs(layer, test):
     assert ("ucx" in records[0]["versions"]) == (layer in ("libuct", "ucp"))
     steps = [record["params"].get("step") for record in records]
     if test == "reg_mem":
-        assert steps == ["first", "again", "dereg"] * len(runner.default_sizes(test))
+        assert steps == ["first", "again", "dereg"]
     elif test == "ep_create":
         assert steps == ["create", "destroy"]
     else:
@@ -351,3 +355,18 @@ def test_processes_that_a_launcher_starts(processes, tmp_path):
     assert outputs[0] == ""
     assert json.loads(outputs[1])["iterations"] == 100
     assert not list(tmp_path.iterdir())
+
+
+def test_a_launcher_starts_the_processes(monkeypatch, tmp_path):
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    if mpiexec is None:
+        pytest.skip("no mpiexec beside this Python")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(runner.LAUNCHER, f"{mpiexec} -n {{n}}")
+    (record,) = quick("put_lat", "uct", sizes=[8])
+    check(record, "put_lat", "uct", "utofu")
+    monkeypatch.setenv(runner.LAUNCHER, f"{mpiexec} -n 1")  # one is missing
+    with pytest.raises(runner.KernelError, match="put_lat of the layer uct"):
+        monkeypatch.setattr(runner, "LIMIT", (2, 0))
+        quick("put_lat", "uct", sizes=[8])
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]

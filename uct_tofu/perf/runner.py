@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import statistics
 import time
 from pathlib import Path
@@ -22,6 +23,9 @@ from uct_tofu.perf.kernels import KernelError, NotThereError
 __all__ = ["KernelError", "NotThereError", "canonical", "default_sizes", "run", "tests"]
 
 SCHEMA = "uct-tofu-perf/1"
+# Environment: a command that starts {n} processes on several nodes, as
+# "mpiexec -n {n}"; without it a kernel forks.
+LAUNCHER = "UCT_TOFU_PERF_LAUNCHER"
 # ucx_perftest's names that are others here; "ucp_" in front is the layer.
 ALIASES = {"get": "get_lat", "add": "add_mr"}
 BANDWIDTH = ("put_bw", "get_bw", "am_bw", "tag_bw", "stream_bw", "put_rate")
@@ -30,6 +34,7 @@ WINDOWED = (*BANDWIDTH, "add_mr", "gups", "many_to_one")
 ONE_WAY = ("put_lat", "am_lat", "add_lat", "tag_lat", "stream_lat", "mt_pingpong")
 ONE_WAY += ("pingpong_flag", "pingpong_mrq")
 EIGHT_BYTES = ("add_lat", "add_mr", "fadd", "swap", "cswap", "gups", "reduce")
+LIMIT = (120, 40)  # seconds until a kernel is given up: and for each of a repeat
 WINDOW = 32  # ucx_perftest's of put_bw
 LATENCY = ("p50", "p90", "p99", "p99.9", "mean")
 PARAMS = ("processes", "senders", "tnis", "inject", "piggyback")
@@ -276,7 +281,7 @@ class _Run:
     def one(self, size, layout, repeats, iterations, warmup, told):
         """The records of one size."""
         what = f"{self.what}, {size} B, {layout}"
-        limit = 120 + 40 * self.options["seconds"]
+        limit = LIMIT[0] + LIMIT[1] * self.options["seconds"]
         groups = {}
         for number in range(repeats):
             told(f"{self.test} {self.layer} {self.transport} {size} B", number)
@@ -285,11 +290,7 @@ class _Run:
                 words.append(f"--iterations={iterations}")
             if warmup is not None:
                 words.append(f"--warmup={warmup}")
-            command = [*self.command, *self.words, *words]
-            if self.layer == "mpi":
-                from uct_tofu.perf import mpi_kernel
-
-                command = mpi_kernel.launch(command, self.count)
+            command = self._launch([*self.command, *self.words, *words])
             for item in kernels.execute(command, self.env, limit + 30, what=what):
                 iterations = item["iterations"]
                 if "mpi" in item:
@@ -298,6 +299,20 @@ class _Run:
         if not groups:
             raise KernelError(f"{what}: the kernel printed no result")
         return [self._record(group, size, layout) for group in groups.values()]
+
+    def _launch(self, command):
+        """What starts the processes: the kernel, or a launcher if one is told."""
+        launcher = os.environ.get(LAUNCHER)
+        if self.layer == "mpi":
+            from uct_tofu.perf import mpi_kernel
+
+            return mpi_kernel.launch(command, self.count)
+        if not launcher:
+            return command
+        # in the working folder, which the nodes of a job share
+        meeting = os.path.abspath(f".perf-{os.getpid()}-{os.urandom(4).hex()}")
+        words = [w.replace("{n}", str(self.count)) for w in shlex.split(launcher)]
+        return [*words, *command, f"--rendezvous={meeting}"]
 
     def _record(self, results, size, layout):
         params = dict(self.params)
