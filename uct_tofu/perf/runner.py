@@ -226,6 +226,7 @@ class _Run:
         self.test, self.layer, self.transport = test, layer, transport
         self.options, self.params = options, params
         self.what = f"{test} of the layer {layer} over {transport}"
+        self.meeting = None
         self.count, tnis = _processes(test, params)
         if not 2 <= self.count <= 64:
             raise ValueError(f"2 to 64 processes, not {self.count}")
@@ -291,7 +292,12 @@ class _Run:
             if warmup is not None:
                 words.append(f"--warmup={warmup}")
             command = self._launch([*self.command, *self.words, *words])
-            for item in kernels.execute(command, self.env, limit + 30, what=what):
+            try:
+                items = kernels.execute(command, self.env, limit + 30, what=what)
+            finally:
+                if self.meeting is not None:  # rank 0 removes it if all came
+                    Path(self.meeting).unlink(missing_ok=True)
+            for item in items:
                 iterations = item["iterations"]
                 if "mpi" in item:
                     self.versions["mpi"] = item["mpi"]
@@ -310,9 +316,10 @@ class _Run:
         if not launcher:
             return command
         # in the working folder, which the nodes of a job share
-        meeting = os.path.abspath(f".perf-{os.getpid()}-{os.urandom(4).hex()}")
+        name = f".perf-{os.getpid()}-{os.urandom(4).hex()}"
+        self.meeting = os.path.abspath(name)
         words = [w.replace("{n}", str(self.count)) for w in shlex.split(launcher)]
-        return [*words, *command, f"--rendezvous={meeting}"]
+        return [*words, *command, f"--rendezvous={self.meeting}"]
 
     def _record(self, results, size, layout):
         params = dict(self.params)
