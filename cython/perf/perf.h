@@ -3,7 +3,7 @@
  * perf.h - the benchmark kernels: what tests and layers know of each other.
  *
  * A kernel is one program per layer (utofu, uct, libuct, ucp, mpi): perf_main.c
- * (options, phases, output), perf_boot.c (processes), perf_stat.c (times),
+ * (phases, output), perf_options.c, perf_boot.c (processes), perf_stat.c (times),
  * perf_tests.c and perf_tests_more.c (the tests, written once) and the layer's own
  * file, which fills the table of operations `perf_layer`.
  *
@@ -111,6 +111,9 @@ struct perf_options {
     int        inject;  /* utofu: CACHE_INJECTION */
     int        cpus[PERF_MAX_CPUS], num_cpus;
 };
+
+extern struct perf_options perf_options;
+void perf_parse_option(const char *word); /* fails with what is wrong */
 
 /* ---------------------------------------------------------- processes */
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_main.c - a kernel's options, processes, threads, phases and output.
+ * perf_main.c - a kernel's processes, threads, phases and output.
  *
- * Usage: perf_LAYER --test=NAME [--size=BYTES] ...; the options are in `table`.
- * --list prints the tests of the layer, --facts the library under it.  Rank 0 prints one JSON object per line: of
- * each repeat, and of each step of tests that have several.
+ * Usage: perf_LAYER --test=NAME [--size=BYTES] ...; perf_options.c has the options.
+ * --list prints the tests of the layer, --facts the library under it.  Rank 0 prints
+ * one JSON object per line: of each repeat, and of each step of tests that have
+ * several.
  */
 #include "perf.h"
 
@@ -21,11 +22,6 @@
 #define SHORT        200e-9 /* seconds: shorter operations are timed ... */
 #define SHORT_BATCH  16     /* ... so many at a time, as ticks may be 10 ns long */
 
-static struct perf_options options = {
-    .test = "put_lat", .layout = "zcopy", .transport = "utofu", .size = 8,
-    .warmup = -1, .repeats = 1, .seconds = 0.3, .limit = 60, .window = 32,
-    .threads = 1, .procs = 2, .tnis = 1
-};
 static const struct perf_test *test;
 
 void perf_fail(int code, const char *format, ...)
@@ -36,7 +32,7 @@ void perf_fail(int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fprintf(stderr, "perf_%s %s: %s\n", perf_layer.name, options.test, text);
+    fprintf(stderr, "perf_%s %s: %s\n", perf_layer.name, perf_options.test, text);
     fflush(stderr);
     _exit(code);
 }
@@ -104,89 +100,7 @@ void perf_part(struct perf_ctx *ctx)
     }
 }
 
-/* ---------------------------------------------------------------- options */
-
-struct option {
-    const char *name;
-    enum { TEXT, SIZE, LONG, INT, REAL } type;
-    void       *value;
-    double     least, most;
-};
-
-static const struct option table[] = {
-    {"test", TEXT, &options.test, 0, 0},
-    {"layout", TEXT, &options.layout, 0, 0},       /* short bcopy zcopy contig */
-    {"transport", TEXT, &options.transport, 0, 0}, /* libuct */
-    {"device", TEXT, &options.device, 0, 0},       /* libuct */
-    {"coords", TEXT, &options.coords, 0, 0},       /* emulator: of each rank, ';' */
-    {"rendezvous", TEXT, &options.rendezvous, 0, 0},
-    {"size", SIZE, &options.size, 1, 1e12},
-    {"iterations", LONG, &options.iterations, 0, 1e12}, /* 0: by seconds */
-    {"warmup", LONG, &options.warmup, -1, 1e12},        /* -1: a tenth */
-    {"repeats", LONG, &options.repeats, 1, 1e6},
-    {"seconds", REAL, &options.seconds, 1e-6, 1e6},
-    {"limit", REAL, &options.limit, 0.1, 1e6},
-    {"window", INT, &options.window, 1, 1e6},
-    {"threads", INT, &options.threads, 1, 64},
-    {"procs", INT, &options.procs, 2, PERF_MAX_PROCS},
-    {"tnis", INT, &options.tnis, 1, 6},
-    {"inject", INT, &options.inject, 0, 1}
-};
-#define NUM_OPTIONS (sizeof(table) / sizeof(table[0]))
-
-static void parse_cpus(const char *text)
-{
-    char *end;
-    long cpu;
-
-    do {
-        cpu = strtol(text, &end, 10);
-        PERF_CHECK((end != text) && (cpu >= 0) && (cpu < CPU_SETSIZE) &&
-                   ((*end == ',') || (*end == '\0')) &&
-                   (options.num_cpus < PERF_MAX_CPUS), "--cpus: %s", text);
-        options.cpus[options.num_cpus++] = (int)cpu;
-        text                             = end + 1;
-    } while (*end == ',');
-}
-
-static void parse_option(const char *word)
-{
-    const char *equal = strchr(word, '=');
-    size_t     length = equal ? (size_t)(equal - word) : 0;
-    double     number;
-    char       *end;
-
-    PERF_CHECK((equal != NULL) && !strncmp(word, "--", 2),
-               "%s: options are --name=value", word);
-    if (!strncmp(word, "--cpus=", 7)) {
-        parse_cpus(equal + 1);
-        return;
-    }
-    for (size_t i = 0; i < NUM_OPTIONS; ++i) {
-        const struct option *o = &table[i];
-
-        if ((strlen(o->name) != length - 2) ||
-            strncmp(word + 2, o->name, length - 2)) {
-            continue;
-        }
-        if (o->type == TEXT) {
-            *(const char**)o->value = equal + 1;
-            return;
-        }
-        number = strtod(equal + 1, &end);
-        PERF_CHECK((end != equal + 1) && (*end == '\0') && (number >= o->least) &&
-                   (number <= o->most), "%s: a number from %g to %g is needed", word,
-                   o->least, o->most);
-        switch (o->type) {
-        case SIZE: *(size_t*)o->value = (size_t)number; break;
-        case LONG: *(long*)o->value = (long)number; break;
-        case INT:  *(int*)o->value = (int)number; break;
-        default:   *(double*)o->value = number; break;
-        }
-        return;
-    }
-    PERF_FAIL("unknown option: %s", word);
-}
+/* ------------------------------------------------------------------ tests */
 
 enum perf_verb perf_verb(const char *name)
 {
@@ -224,7 +138,7 @@ static void find_test(void)
 
     for (int i = 0; i < 2; ++i) {
         for (const struct perf_test *t = lists[i]; t->name != NULL; ++t) {
-            if (!strcmp(t->name, options.test)) {
+            if (!strcmp(t->name, perf_options.test)) {
                 test = t;
             }
         }
@@ -233,15 +147,15 @@ static void find_test(void)
     if (!has_test(test)) {
         PERF_ABSENT("the layer %s has no such test", perf_layer.name);
     }
-    PERF_CHECK(options.size >= test->min_size, "the size is at least %zu bytes",
+    PERF_CHECK(perf_options.size >= test->min_size, "the size is at least %zu bytes",
                test->min_size);
     if (!test->any_window) {
-        options.window = 1;
+        perf_options.window = 1;
     }
-    PERF_CHECK((options.tnis == 1) || (options.threads == 1),
+    PERF_CHECK((perf_options.tnis == 1) || (perf_options.threads == 1),
                "several TNIs go with one thread");
-    PERF_CHECK((test->procs == 0) || (options.procs == test->procs) ||
-               (options.tnis > 1), "the test has %d processes", test->procs);
+    PERF_CHECK((test->procs == 0) || (perf_options.procs == test->procs) ||
+               (perf_options.tnis > 1), "the test has %d processes", test->procs);
 }
 
 /* ----------------------------------------------------------------- output */
@@ -307,8 +221,9 @@ static void print_result(struct perf_proc *proc, long iterations, long warmup)
         }
         printf("{\"test\":\"%s\",\"size\":%zu,\"iterations\":%ld,\"warmup\":%ld,"
                "\"window\":%d,\"batch\":%ld,\"processes\":%d,\"threads\":%d,"
-               "\"oversubscribed\":%s,", test->name, options.size, iterations,
-               warmup, options.window, main->batch, proc->size, options.threads,
+               "\"oversubscribed\":%s,", test->name, perf_options.size, iterations,
+               warmup, perf_options.window, main->batch, proc->size,
+               perf_options.threads,
                proc->yields ? "true" : "false");
         if (test->steps[0] != NULL) {
             printf("\"step\":\"%s\",", test->steps[step]);
@@ -529,42 +444,43 @@ int main(int argc, char **argv)
         list_tests();
         return 0;
     }
-    proc.opt = &options;
+    proc.opt = &perf_options;
     if ((argc == 2) && !strcmp(argv[1], "--facts")) {
-        options.test = "--facts";
+        perf_options.test = "--facts";
         return print_facts(&proc);
     }
     for (i = 1; i < argc; ++i) {
-        parse_option(argv[i]);
+        perf_parse_option(argv[i]);
     }
     find_test();
     signal(SIGALRM, on_alarm);
-    timer.it_value.tv_sec  = (time_t)options.limit;
-    timer.it_value.tv_usec = (suseconds_t)((options.limit -
+    timer.it_value.tv_sec  = (time_t)perf_options.limit;
+    timer.it_value.tv_usec = (suseconds_t)((perf_options.limit -
                                             (double)timer.it_value.tv_sec) * 1e6);
     setitimer(ITIMER_REAL, &timer, NULL);
     perf_boot.start(&proc);               /* forks, and a child has no timer */
     setitimer(ITIMER_REAL, &timer, NULL);
     set_coords(&proc); /* the library reads it when it is first called */
 
-    active = ((options.tnis > 1) ? 1 : proc.size) * options.threads;
+    active = ((perf_options.tnis > 1) ? 1 : proc.size) * perf_options.threads;
     CPU_ZERO(&set);
     sched_getaffinity(0, sizeof(set), &set);
-    proc.yields = active > (options.num_cpus ? options.num_cpus : CPU_COUNT(&set));
+    proc.yields = active > (perf_options.num_cpus ? perf_options.num_cpus :
+                                                    CPU_COUNT(&set));
     perf_tick_start();
     if (perf_layer.start != NULL) {
         perf_layer.start(&proc);
     }
     open_all(&proc);
-    for (i = 1; i < options.threads; ++i) {
+    for (i = 1; i < perf_options.threads; ++i) {
         PERF_CHECK(pthread_create(&threads[i], NULL, run_thread,
                                   &proc.threads[i]) == 0, "pthread_create");
     }
     run_thread(&proc.threads[0]);
-    for (i = 1; i < options.threads; ++i) {
+    for (i = 1; i < perf_options.threads; ++i) {
         pthread_join(threads[i], NULL);
     }
-    for (i = 0; i < options.threads; ++i) {
+    for (i = 0; i < perf_options.threads; ++i) {
         perf_layer.close(&proc.threads[i]);
     }
     if (perf_layer.stop != NULL) {

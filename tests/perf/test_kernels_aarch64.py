@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     )
     sources = [*(CYTHON / "abi").glob("*.c"), *(CYTHON / "core").glob("*.c")]
     build(out / "libtofu_core.so", sources, *shared)
-    common = ("main", "boot", "stat", "tests", "tests_more", "facts")
+    common = ("main", "options", "boot", "stat", "tests", "tests_more", "facts")
     for layer, more in (("utofu", ("utofu", "circuit")), ("uct", ("uct",))):
         build(
             out / f"perf_{layer}",

@@ -23,7 +23,7 @@ from uct_tofu.perf.kernels import NotThereError
 
 __all__ = ["launch", "program"]
 
-SOURCES = ("main", "stat", "tests", "tests_more", "mpi")
+SOURCES = ("main", "options", "stat", "tests", "tests_more", "mpi")
 
 
 def _find(variable, name, first=None):
