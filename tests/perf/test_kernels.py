@@ -145,6 +145,18 @@ def test_transports_of_ucp(tls):
         assert record["size"] == size and record["backend"] is None
 
 
+def test_the_ucx_of_the_environment_goes_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    wheel = kernels.environment("ucp", "utofu")["LD_LIBRARY_PATH"]
+    assert wheel.split(":")[1:] == [str(tmp_path)]  # behind that of the wheel
+    (tmp_path / "libuct.so.0").touch()
+    own = kernels.environment("ucp", "utofu")["LD_LIBRARY_PATH"]
+    assert own == str(tmp_path)
+    monkeypatch.setenv("UTOFU_EMU_TIMING", "tofud")
+    assert "UTOFU_EMU_TIMING" not in kernels.environment("ucp", "utofu")
+    assert kernels.environment("ucp", "sysv")["UCX_TLS"] == "sysv"
+
+
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 32])
 def test_short_sizes(size):
     """piggyback8, piggyback and utofu_put"""
@@ -249,6 +261,7 @@ def test_names_of_ucx_perftest():
         ({"sizes": []}, ValueError, "a size"),
         ({"repeats": 0}, ValueError, "repeats"),
         ({"hops": 8}, ValueError, "7 hops"),
+        ({"transport": "sysv"}, ValueError, "has the transport utofu"),
         ({"params": {"colour": 1}}, ValueError, "unknown params colour"),
         ({"params": {"processes": 3}}, runner.KernelError, "has 2 processes"),
         ({"cpus": [4095]}, ValueError, "CPU 4095"),

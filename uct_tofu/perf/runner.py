@@ -370,7 +370,8 @@ def run(
         A name of ``tests()``, or ucx_perftest's name of it.
     layer : {"utofu", "uct", "libuct", "ucp", "mpi"}
     transport : str
-        libuct: UCX's transport; ucp: the value of ``UCX_TLS``.
+        libuct: UCX's transport; ucp: the value of ``UCX_TLS``; mpi: a name for the
+        record.
     sizes : sequence of int, optional
         Bytes; None is ``default_sizes(test)``.
     repeats : int
@@ -413,6 +414,10 @@ def run(
             f"the layer {layer} has no test {test!r}; "
             f"it has {', '.join(kernels.tests_of(layer))}"
         )
+    if layer in ("utofu", "uct") and transport != "utofu":
+        raise ValueError(f"the layer {layer} has the transport utofu, not {transport}")
+    if layer == "mpi" and transport == "utofu":
+        transport = "mpi"  # what is under it, it chooses itself
     sizes = default_sizes(test) if sizes is None else tuple(sizes)
     numbers = {"repeats": repeats, "threads": threads, "window": window, "hops": hops}
     numbers |= {"iterations": iterations} | {f"size {s}": s for s in sizes}
