@@ -35,6 +35,7 @@ ONE_WAY = ("put_lat", "am_lat", "add_lat", "tag_lat", "stream_lat", "mt_pingpong
 ONE_WAY += ("pingpong_flag", "pingpong_mrq")
 EIGHT_BYTES = ("add_lat", "add_mr", "fadd", "swap", "cswap", "gups", "reduce")
 LIMIT = (120, 40)  # seconds until a kernel is given up: and for each of a repeat
+NO_LAYOUT = ("barrier", "reduce", "reg_mem", "ep_create")
 WINDOW = 32  # ucx_perftest's of put_bw
 LATENCY = ("p50", "p90", "p99", "p99.9", "mean")
 PARAMS = ("processes", "senders", "tnis", "inject", "piggyback")
@@ -335,7 +336,7 @@ class _Run:
             "versions": self.versions,
             "host": _host(),
             "pinning": self.pinning,
-            "layout": layout,
+            "layout": None if self.test in NO_LAYOUT else layout,
             "clock": "wall",
             **_merge(results, self.test, size, params),
         }
