@@ -215,17 +215,26 @@ def test_records_of_repeats():
     assert [args[:2] for args in seen] == [(i, 6) for i in range(1, 7)]
 
 
+def timed_until(is_enough, **kwargs):
+    """Records of fadd in the timed mode, until one is as it has to be.
+
+    A thread that the scheduler has held up takes no time for operations until its
+    clock has caught up (docs/timing.md), so one run on a busy machine says little.
+    """
+    for _ in range(20):
+        (record,) = quick("fadd", "utofu", mode="timed", iterations=500, **kwargs)
+        if is_enough(record["latency"]["p50"]):
+            return record
+    pytest.fail(f"{kwargs}: {record['latency']}")
+
+
 def test_timed_mode_and_hops():
     """The timed mode takes the machine's time at least; how near is not judged."""
-    least = {}
-    for hops in (1, 3):
-        (record,) = quick("fadd", "utofu", mode="timed", hops=hops, iterations=500)
-        assert record["backend"]["mode"] == "timed"
-        assert record["backend"]["profile"] == "tofud"
-        assert record["params"]["hops"] == hops
-        least[hops] = record["latency"]["p50"]
-    assert least[1] > 1.2e-6  # armw8, round trip
-    assert least[3] > least[1] + 0.1e-6
+    record = timed_until(lambda p50: 1.2e-6 < p50 < 1.45e-6)  # armw8, round trip
+    assert record["backend"]["mode"] == "timed"
+    assert record["backend"]["profile"] == "tofud"
+    assert record["params"]["hops"] == 1
+    assert timed_until(lambda p50: p50 > 1.55e-6, hops=3)["params"]["hops"] == 3
     (fast,) = quick("fadd", "utofu", iterations=500)
     assert fast["latency"]["min"] < 1.0e-6
 
@@ -233,9 +242,8 @@ def test_timed_mode_and_hops():
 def test_a_profile_is_named_without_its_folder(tmp_path):
     profile = tmp_path / "slow.profile"
     profile.write_text("armw = 20000\n")
-    (record,) = quick("fadd", "utofu", mode="timed", profile=str(profile))
+    record = timed_until(lambda p50: p50 > 19e-6, profile=str(profile))
     assert record["backend"]["profile"] == "slow.profile"
-    assert record["latency"]["p50"] > 19e-6
 
 
 def test_six_tnis_to_six_neighbours():
