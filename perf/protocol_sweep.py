@@ -159,16 +159,14 @@ class Sweep:
         said = []
         env = self.environment(test, {"UCX_PROTO_INFO": "y"})
         tool = perftest._paths.ucx_tool("ucx_perftest")
-        port = perftest._free_port()
-        command = [str(tool), "-p", str(port), "-t", test, "-s", str(size)]
+        command = [str(tool), "-t", test, "-s", str(size)]
         command += ["-n", "10", "-w", "2"]
-        said = perftest.pair(
+        said = perftest.pair_on_port(
             [*command, "-c", str(self.cpus[0])],
             [command[0], "127.0.0.1", *command[1:], "-c", str(self.cpus[1])],
             env,
             20,
             what=f"ucx_perftest {test}",
-            ready=lambda: perftest._is_listening(port),
         )
         return parse_protocols(said)
 

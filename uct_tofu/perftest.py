@@ -28,6 +28,7 @@ __all__ = [
     "default_sizes",
     "is_ucp",
     "pair",
+    "pair_on_port",
     "run",
     "run_calibrated",
     "tool_environment",
@@ -39,6 +40,9 @@ DEVICES = {"utofu": "tofu0", "tcp": "lo"}  # the others call theirs "memory"
 # Largest message that goes in one short operation; utofu's is the piggyback.
 UTOFU_SHORT = 32
 UTOFU_AM_BCOPY = 8192
+# Another program may take a port between our look and ucx_perftest's bind.
+PORT_TRIES = 5
+PORT_TAKEN = "Address already in use"
 UCP_PREFIXES = ("tag_", "ucp_", "stream_")
 ATOMICS = ("add", "fadd", "swap", "cswap")
 _PR_SET_PDEATHSIG = 1
@@ -277,6 +281,30 @@ def pair(server, client, env, timeout, *, what, ready=None):
                 _stop(process)
 
 
+def pair_on_port(server, client, env, timeout, *, what):
+    """As ``pair``, for two sides of ucx_perftest, on a port that is free.
+
+    The option for the port is added to both commands.  Raises ``PerftestError``.
+
+    Source: ucx_perftest -h.
+    """
+    for attempt in range(PORT_TRIES):
+        port = _free_port()
+        option = ["-p", str(port)]
+        try:
+            return pair(
+                [*server, *option],
+                [*client, *option],
+                env,
+                timeout,
+                what=what,
+                ready=lambda port=port: _is_listening(port),
+            )
+        except PerftestError as error:
+            if PORT_TAKEN not in str(error) or attempt == PORT_TRIES - 1:
+                raise
+
+
 def run(
     test,
     transport,
@@ -322,8 +350,7 @@ def run(
     cpus = choose_cpus() if cpus is None else cpus
     if warmup is None:
         warmup = max(1, min(10000, iterations // 10))
-    port = _free_port()
-    options = ["-p", str(port), "-t", test, "-s", str(size)]
+    options = ["-t", test, "-s", str(size)]
     options += ["-n", str(iterations), "-w", str(warmup)]
     if is_ucp(test):
         layout = layout or "contig"
@@ -335,13 +362,12 @@ def run(
         options += ["-d", device or DEVICES.get(transport, "memory")]
     options += list(extra)
     what = f"ucx_perftest {test} over {transport}, {size} B, {layout}"
-    text = pair(
+    text = pair_on_port(
         [tool, *options, "-c", str(cpus[0])],
         [tool, "127.0.0.1", *options, "-c", str(cpus[1]), "-f", "-v"],
         env,
         timeout,
         what=what,
-        ready=lambda: _is_listening(port),
     )
     for line in reversed(text.splitlines()):
         fields = line.split(",")

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -159,6 +160,21 @@ def test_perftest_other_tests(cli, test):
     code, output = cli("perftest", "--test", test, "--size", "8", "--iters", "1000")
     assert code == 0, output
     assert f"{test.removesuffix('_lat')} 8 B" in output
+
+
+def test_perftest_takes_another_port(monkeypatch):
+    """A port that somebody took after it was found free."""
+    look, ports = perftest._free_port, []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+
+        def free_port():
+            ports.append(look() if ports else other.getsockname()[1])
+            return ports[-1]
+
+        monkeypatch.setattr(perftest, "_free_port", free_port)
+        row = perftest.run("put_lat", "sysv", 8, iterations=100)
+    assert row.iterations == 100 and len(ports) == 2
 
 
 def test_perftest_over_stock_transport(cli):

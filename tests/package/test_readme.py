@@ -49,7 +49,7 @@ def test_variables_exist(page):
     """Each variable of ours that is named is read by the sources."""
     sources = "".join(
         path.read_text() for path in (ROOT / "cython").rglob("*.[ch]")
-    ) + "".join(path.read_text() for path in (ROOT / "uct_tofu").glob("*.py"))
+    ) + "".join(path.read_text() for path in (ROOT / "uct_tofu").rglob("*.py"))
     names = set(
         re.findall(
             r"\b(?:UTOFU_EMU|UTOFU_NUM|UCT_TOFU|UCX_UTOFU)_[A-Z_]+\b", page.read_text()
