@@ -5,12 +5,14 @@
  *
  * Without --rendezvous rank 0 forks the others and has a socket to each.  With
  * --rendezvous=FILE a launcher (mpiexec, a job system) starts every process; rank
- * and number are in its environment.  Rank 0 listens, writes "address port" to FILE
- * in a file system that all share, and the others connect.
+ * and number are in its environment.  Rank 0 listens, writes "port name address ..."
+ * to FILE in a file system that all share, and the others connect to what answers.
  */
 #include "perf.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -116,11 +118,33 @@ static int launcher_rank(void)
     return launcher_number(names, "rank");
 }
 
+/* The host by its name, and by its addresses where the name leads nowhere. */
+static void write_addresses(FILE *out, int port)
+{
+    struct ifaddrs *all, *one;
+    char           text[256];
+
+    PERF_CHECK((gethostname(text, sizeof(text)) == 0) && (getifaddrs(&all) == 0),
+               "rendezvous: %s", strerror(errno));
+    text[sizeof(text) - 1] = '\0';
+    fprintf(out, "%d %s", port, text);
+    for (one = all; one != NULL; one = one->ifa_next) {
+        if ((one->ifa_addr != NULL) && (one->ifa_addr->sa_family == AF_INET) &&
+            !(one->ifa_flags & IFF_LOOPBACK) &&
+            (getnameinfo(one->ifa_addr, sizeof(struct sockaddr_in), text,
+                         sizeof(text), NULL, 0, NI_NUMERICHOST) == 0)) {
+            fprintf(out, " %s", text);
+        }
+    }
+    fprintf(out, "\n");
+    freeifaddrs(all);
+}
+
 static void accept_all(struct perf_proc *proc, const char *file)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t          length  = sizeof(address);
-    char               host[256], name[4096];
+    char               name[4096];
     uint64_t           rank;
     int                fd, peer, one = 1;
     FILE               *out;
@@ -128,13 +152,12 @@ static void accept_all(struct perf_proc *proc, const char *file)
     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     PERF_CHECK((fd >= 0) && (bind(fd, (void*)&address, sizeof(address)) == 0) &&
                (listen(fd, PERF_MAX_PROCS) == 0) &&
-               (getsockname(fd, (void*)&address, &length) == 0) &&
-               (gethostname(host, sizeof(host)) == 0),
+               (getsockname(fd, (void*)&address, &length) == 0),
                "rendezvous: %s", strerror(errno));
     snprintf(name, sizeof(name), "%s.new", file);
     out = fopen(name, "w");
     PERF_CHECK(out != NULL, "%s: %s", name, strerror(errno));
-    fprintf(out, "%s %d\n", host, ntohs(address.sin_port));
+    write_addresses(out, ntohs(address.sin_port));
     PERF_CHECK((fclose(out) == 0) && (rename(name, file) == 0), "%s: %s", file,
                strerror(errno));
     for (int i = 1; i < proc->size; ++i) {
@@ -151,30 +174,49 @@ static void accept_all(struct perf_proc *proc, const char *file)
     unlink(file);
 }
 
+/* A connected socket, or -1; an address may lead nowhere, so not for long. */
+static int try_connect(const char *host, const char *port)
+{
+    struct addrinfo hints   = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+    struct timeval  seconds = {.tv_sec = 5}, forever = {.tv_sec = 0};
+    struct addrinfo *found;
+    int             fd, ret;
+
+    if (getaddrinfo(host, port, &hints, &found) != 0) {
+        return -1;
+    }
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    PERF_CHECK(fd >= 0, "socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &seconds, sizeof(seconds));
+    ret = connect(fd, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    if (ret != 0) {
+        close(fd);
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof(forever));
+    return fd;
+}
+
 static void connect_to(struct perf_proc *proc, const char *file)
 {
-    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found;
-    uint64_t        rank = (uint64_t)proc->rank;
-    char            host[256], port[16];
-    int             one = 1;
-    FILE            *in;
+    uint64_t rank = (uint64_t)proc->rank;
+    char     line[4096], *port, *host, *rest;
+    int      one = 1;
+    FILE     *in;
 
-    while (((in = fopen(file, "r")) == NULL) ||
-           (fscanf(in, "%255s %15s", host, port) != 2)) {
-        if (in != NULL) {
-            fclose(in);
-        }
+    while ((in = fopen(file, "r")) == NULL) {
         usleep(10000); /* the alarm ends it */
     }
+    PERF_CHECK(fgets(line, sizeof(line), in) != NULL, "%s is empty", file);
     fclose(in);
-    PERF_CHECK((getaddrinfo(host, port, &hints, &found) == 0), "unknown host %s",
-               host);
-    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    PERF_CHECK((fds[0] >= 0) &&
-               (connect(fds[0], found->ai_addr, found->ai_addrlen) == 0),
-               "%s port %s: %s", host, port, strerror(errno));
-    freeaddrinfo(found);
+    port   = strtok_r(line, " \n", &rest);
+    fds[0] = -1;
+    while ((port != NULL) && (fds[0] < 0) &&
+           ((host = strtok_r(NULL, " \n", &rest)) != NULL)) {
+        fds[0] = try_connect(host, port);
+    }
+    PERF_CHECK(fds[0] >= 0, "rendezvous: rank 0 answers at no address of %s", file);
     setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     io_all(fds[0], &rank, sizeof(rank), true);
 }

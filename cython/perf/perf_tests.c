@@ -240,6 +240,9 @@ static void put_stream(struct perf_ctx *ctx, long n)
     if (ctx->rank != 0) {
         return;
     }
+    if (n < ctx->opt->tnis) { /* every target looks whether something came */
+        n = ctx->opt->tnis;
+    }
     ctx->want_completion = true;
     perf_begin(ctx, BATCH);
     for (long i = 0; i < n; ++i) {

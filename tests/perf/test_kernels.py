@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -239,6 +241,21 @@ def test_timed_mode_and_hops():
     assert fast["latency"]["min"] < 1.0e-6
 
 
+def test_hops_of_the_machine_are_what_is_told(monkeypatch):
+    """The runner does not choose nodes there, so it knows no distance by itself."""
+    facts = kernels.facts
+
+    def of_the_machine(*words, **named):
+        found = facts(*words, **named)
+        return {**found, "backend": {**found["backend"], "kind": "tofu"}}
+
+    monkeypatch.setattr(kernels, "facts", of_the_machine)
+    (record,) = quick("fadd", "utofu")
+    assert record["backend"]["kind"] == "tofu" and "hops" not in record["params"]
+    (record,) = quick("fadd", "utofu", hops=3)
+    assert record["params"]["hops"] == 3
+
+
 def test_a_profile_is_named_without_its_folder(tmp_path):
     profile = tmp_path / "slow.profile"
     profile.write_text("armw = 20000\n")
@@ -252,6 +269,13 @@ def test_six_tnis_to_six_neighbours():
     )
     assert record["processes"] == 7 and record["params"]["tnis"] == 6
     assert record["params"]["inject"] == 1
+
+
+@pytest.mark.parametrize("options", [{"warmup": 1}, {"iterations": 2}])
+def test_each_target_gets_a_put_in_short_phases(options):
+    """Phases of fewer puts than TNIs: warm-up, and trials where time decides."""
+    (record,) = quick("put_bw", "utofu", sizes=[8], params={"tnis": 6}, **options)
+    assert record["processes"] == 7
 
 
 def test_names_of_ucx_perftest():
@@ -377,6 +401,27 @@ def test_processes_that_a_launcher_starts(processes, tmp_path):
     assert outputs[0] == ""
     assert json.loads(outputs[1])["iterations"] == 100
     assert not list(tmp_path.iterdir())
+
+
+def test_a_host_name_that_leads_nowhere(processes, tmp_path):
+    """Rank 0 is also found by its addresses."""
+    meet = tmp_path / "meet"
+    command = [*kernels.kernel("uct"), "--test=am_lat", f"--rendezvous={meet}"]
+    env = {**kernels.environment("uct", "utofu"), "PMIX_RANK": "1"}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(100)
+        port = server.getsockname()[1]
+        meet.write_text(f"{port} no-such-host.invalid 127.0.0.1\n")
+        process = processes.start(command, env=env)
+        peer, _ = server.accept()
+        with peer:
+            peer.settimeout(100)
+            assert struct.unpack("=Q", peer.recv(8, socket.MSG_WAITALL)) == (1,)
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 1 and "the other process is gone" in output
+    meet.write_text(f"{port} no-such-host.invalid\n")
+    code, output = processes.run(command, env=env, timeout=100)
+    assert code == 1 and "answers at no address" in output
 
 
 def test_a_launcher_starts_the_processes(monkeypatch, tmp_path):

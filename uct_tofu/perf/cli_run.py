@@ -174,7 +174,11 @@ def _shown():
     metavar="[PROFILE]",
     help="The emulator takes the machine's time; tofud, tofud:best or a file.",
 )
-@click.option("--hops", type=click.IntRange(1, runner.MOST_HOPS), default=1)
+@click.option(
+    "--hops",
+    type=click.IntRange(1, runner.MOST_HOPS),
+    help="Between the nodes; on the machine it says how they were placed.",
+)
 @click.option(
     "-p",
     "--param",

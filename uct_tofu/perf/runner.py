@@ -254,7 +254,9 @@ class _Run:
             if device:
                 self.words.append(f"--device={device}")
         if self.is_emulated:
-            self.words.append(f"--coords={_coords(self.count, options['hops'], tnis)}")
+            self.words.append(
+                f"--coords={_coords(self.count, options['hops'] or 1, tnis)}"
+            )
 
     @property
     def is_emulated(self):
@@ -325,7 +327,9 @@ class _Run:
     def _record(self, results, size, layout):
         params = dict(self.params)
         if self.is_emulated:
-            params["hops"] = self.options["hops"]
+            params["hops"] = self.options["hops"] or 1
+        elif self.backend is not None and self.options["hops"] is not None:
+            params["hops"] = self.options["hops"]  # as the processes were placed
         return {
             "schema": SCHEMA,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -354,7 +358,7 @@ def run(
     profile=None,
     threads=1,
     window=None,
-    hops=1,
+    hops=None,
     layout=None,
     params=None,
     progress=None,
@@ -384,8 +388,9 @@ def run(
         Of each process, with an iface, worker or VCQ each.
     window : int, optional
         Operations in flight, of tests that have a window.
-    hops : int
-        Between the two nodes on the emulator, 1 to 7.
+    hops : int, optional
+        Between the two nodes, 1 to 7.  The emulator's nodes are chosen so (None: 1);
+        on the machine it only says how the job was placed.
     layout : str, optional
         short, bcopy, zcopy; None chooses by transport and size.  Of raw uTofu:
         short is a piggyback, zcopy utofu_put.
@@ -425,7 +430,7 @@ def run(
     for name, value in numbers.items():
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ValueError(f"{name} has to be an integer of 1 or more, not {value!r}")
-    if not sizes or hops > MOST_HOPS or not seconds > 0:
+    if not sizes or (hops or 1) > MOST_HOPS or not seconds > 0:
         raise ValueError(f"a size, 1 to {MOST_HOPS} hops, and more than 0 seconds")
     params = dict(params or {})
     if layer == "utofu" and params.get("piggyback"):
