@@ -272,6 +272,52 @@ def test_libtofucom_is_found_beside_mpiexec(machine, tmp_path):
     assert (code, output.strip()) == (0, str(folder))
 
 
+@pytest.mark.parametrize("has_fcc", [False, True])
+@pytest.mark.parametrize("has_wheels", [False, True])
+def test_build_asks_for_the_right_things(machine, has_fcc, has_wheels):
+    """With a Python that only writes down what it is to do."""
+    log = machine.kit / "log"
+    note = f'echo "$CC: $*" >>{log}'
+    machine.program("pip", note)
+    machine.program("old", "exit 1")
+    making = f'mkdir -p "$3/bin" && cp {machine.bin}/pip "$3/bin/pip"'
+    making += f' && cp {machine.bin}/pip "$3/bin/uct-tofu"'
+    machine.program("python3", f'if [ "$2" = venv ]; then {making}; fi')
+    machine.program("gcc", "true")
+    if has_fcc:
+        machine.program("fcc", "true")
+    if has_wheels:
+        (machine.kit / "wheels").mkdir()
+    venv = machine.kit / "made"
+    given = {"UCT_TOFU_VENV": venv, "PYTHON": "python3"}
+    code, output, _ = machine.submit("build.sh", **given)
+    assert code == 0, output
+    first, second, third = log.read_text().splitlines()
+    assert "install -q" in first and first.endswith("-r requirements.txt")
+    assert second.startswith("fcc -Nclang: " if has_fcc else "gcc: ")
+    assert "--no-build-isolation" in second and second.endswith(" ../..")
+    for line in (first, second):
+        assert ("--no-index --find-links=" in line) == has_wheels
+    assert third == ": info"
+    code, output, _ = machine.submit("build.sh", **{**given, "PYTHON": "old"})
+    assert code == 1 and "older than 3.10" in output
+    code, output, _ = machine.submit("build.sh", UCT_TOFU_CC="nocc -x", **given)
+    assert code == 1 and "no compiler nocc" in output
+
+
+def test_fetch_asks_for_the_nodes_processor(machine):
+    log = machine.kit / "log"
+    machine.program("python", f'echo "$*" >{log}')
+    code, output = machine.run(
+        "sh", "fetch.sh", PYTHON="python", UCT_TOFU_PYTHON_VERSION="3.12"
+    )
+    assert code == 0, output
+    words = log.read_text().split()
+    assert words[:5] == ["-m", "pip", "download", "-d", "wheels"]
+    assert "manylinux2014_aarch64" in words and "3.12" in words
+    assert words[-2:] == ["-r", "requirements.txt"]
+
+
 def test_launch_picks_ranks(machine):
     env = {"STAND_IN_MPIEXEC": machine.mpiexec, "PJM_JOBID": 1, "PJM_MPI_PROC": 5}
     env |= {"TMPDIR": machine.kit}
