@@ -54,13 +54,13 @@ if [ -n "${UCT_TOFU_RANKS:-}" ]; then
     set -- sh "$0" --part "$number" "$@"
     number=${PJM_MPI_PROC:?is set in a job}
 fi
-mpiexec -n "$number" --stdout "$folder/stdout" --stderr "$folder/stderr" "$@" \
-    </dev/null &
+mpiexec -n "$number" -stdout-proc "$folder/stdout" -stderr-proc "$folder/stderr" \
+    "$@" </dev/null &
 pid=$!
 wait "$pid"
 status=$?
 pid=""
-# one file, or one for each rank
+# a file for each rank, with more behind its name
 cat "$folder"/stdout* 2>/dev/null
 cat "$folder"/stderr* >&2 2>/dev/null
 exit "$status"
