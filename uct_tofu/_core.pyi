@@ -110,6 +110,8 @@ class Request:
 class Iface:
     @property
     def md(self) -> MemoryDomain: ...
+    @property
+    def am_backlog(self) -> int: ...
     def __init__(
         self,
         md: MemoryDomain,
@@ -121,6 +123,7 @@ class Iface:
         tx_notified: int | None = None,
         rndv_split: int | None = None,
         strong_order: bool | None = None,
+        am_backlog: int = 1 << 30,
         on_error: Callable[..., object] | None = None,
     ) -> None: ...
     def claim(self) -> None: ...

@@ -15,7 +15,7 @@ import time
 import weakref
 from typing import NamedTuple
 
-from uct_tofu.errors import TofuClosedError, TofuError
+from uct_tofu.errors import TofuClosedError, TofuError, TofuOperationError
 
 # Progress with events is repeated so often before the loop's other tasks get a turn.
 _TURNS = 64
@@ -163,12 +163,19 @@ class Message(NamedTuple):
     payload: bytes
 
 
+def _occupied(message):
+    """Bytes that a message takes with the three objects that it is made of."""
+    return len(message.header) + len(message.payload) + 256
+
+
 class MessageStream:
     """The messages of one id, in the order of their arrival.
 
     Made by ``Iface.messages``.  An asynchronous iterator; ``get`` is for programs
     without an event loop.  Several tasks may iterate: each message goes to one.
-    Messages that nobody takes wait here; ``len(stream)`` is how many.
+    Messages that nobody takes wait here; ``len(stream)`` is how many.  They may
+    occupy ``am_backlog`` bytes (``Iface``) in all: what comes beyond is dropped,
+    which ``progress`` raises as ``TofuOperationError``.
 
     Only for the thread that owns the iface.
 
@@ -177,6 +184,7 @@ class MessageStream:
 
     def __init__(self, iface, am_id):
         self._queue = collections.deque()
+        self._bytes = 0  # that the queue occupies
         self._futures = collections.deque()
         self._iface = iface
         self._am_id = am_id
@@ -190,8 +198,23 @@ class MessageStream:
         return f"<MessageStream of AM id {self._am_id}, {state}>"
 
     def _arrived(self, header, payload):
-        self._queue.append(Message(header, payload))
+        message = Message(header, payload)
+        if self._bytes + _occupied(message) > self._iface.am_backlog:
+            raise TofuOperationError(
+                "MessageStream",
+                -4,  # TOFU_ERR_NO_MEMORY
+                f"{len(self._queue)} messages wait in {self!r}, and one of "
+                f"{len(payload)} bytes came beyond the am_backlog of "
+                f"{self._iface.am_backlog} bytes; dropped",
+            )
+        self._queue.append(message)
+        self._bytes += _occupied(message)
         self._wake_one()
+
+    def _take(self):
+        message = self._queue.popleft()
+        self._bytes -= _occupied(message)
+        return message
 
     def _wake_one(self):
         while self._futures:
@@ -222,7 +245,7 @@ class MessageStream:
                 raise
             finally:
                 driver.leave()
-        return self._queue.popleft()
+        return self._take()
 
     def get(self, timeout=None):
         """Take a message; wait for one if there is none.
@@ -249,7 +272,7 @@ class MessageStream:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"{self!r}: no message in {timeout} s")
                 time.sleep(0)
-        return self._queue.popleft()
+        return self._take()
 
     def end(self):
         """The iface is closed: who waits gets the end, after what came.

@@ -112,12 +112,21 @@ cdef int send_am(Request request) noexcept:
 cdef class _Partial:
     """A large message of which not all parts came yet."""
 
-    cdef bytes header, payload
+    cdef bytes header, payload  # None: it is dropped as it comes
     cdef size_t total, received
 
+    cdef size_t occupied(self) noexcept:
+        """Bytes: large blocks of memory take room as they are written."""
+        if self.payload is None:
+            return 1024
+        return max(self.received, min(self.total, <size_t>131072)) + 1024
+
     cdef void append(self, const char *data, size_t length) noexcept:
-        cdef size_t header_length = PyBytes_GET_SIZE(self.header)
-        cdef size_t piece
+        cdef size_t header_length, piece
+        if self.payload is None:
+            self.received += length
+            return
+        header_length = PyBytes_GET_SIZE(self.header)
         if self.received < header_length:
             piece = min(length, header_length - self.received)
             memcpy(PyBytes_AS_STRING(self.header) + self.received, data, piece)
@@ -217,16 +226,21 @@ cdef int8_t receive_am(Iface iface, am_arg_t *am, handler, char *data,
         data += AM_PART_BYTES
         length -= AM_PART_BYTES
         key = (am.id, stream)
-        partial = iface.partial.pop(key, None)
+        partial = iface.partial.get(key)
+        if partial is not None:
+            iface.forget_partial(key)   # it comes back as the youngest
         if what == AM_FIRST:
+            partial = None
             if header_length <= number and length < number:
                 partial = _Partial.__new__(_Partial)
                 partial.total = number
+            if partial is not None and number > iface.am_backlog:
+                tell_backlog(iface, f"a message of {number} bytes comes for AM id "
+                             f"{am.id}, more than")
+            elif partial is not None:
                 partial.header = PyBytes_FromStringAndSize(NULL, header_length)
                 partial.payload = PyBytes_FromStringAndSize(
                     NULL, number - header_length)
-            else:
-                partial = None
         elif partial is not None and (partial.received != number
                                       or length > partial.total - number):
             partial = None
@@ -234,8 +248,13 @@ cdef int8_t receive_am(Iface iface, am_arg_t *am, handler, char *data,
             partial.append(data, length)
             if partial.received < partial.total:
                 iface.partial[key] = partial
+                iface.partial_bytes += partial.occupied()
+                if iface.partial_bytes > iface.am_backlog:
+                    drop_idle(iface)
                 return c.TOFU_OK
-            if am.mode == MODE_MESSAGE_VIEW:
+            if partial.payload is None:
+                pass
+            elif am.mode == MODE_MESSAGE_VIEW:
                 show(handler, partial.header, partial.payload)
             else:
                 handler(partial.header, partial.payload)
@@ -244,6 +263,26 @@ cdef int8_t receive_am(Iface iface, am_arg_t *am, handler, char *data,
         "Endpoint.am", c.TOFU_ERR_INVALID_PARAM,
         f"{length} bytes came for AM id {am.id} of {iface!r} that are not from "
         "Endpoint.am, or a part whose message is not known; dropped")
+
+
+cdef int tell_backlog(Iface iface, what) except -1:
+    """Have progress raise that something is dropped."""
+    iface.keep_exception(status_error(
+        "Endpoint.am", c.TOFU_ERR_NO_MEMORY,
+        f"{what} the am_backlog of {iface.am_backlog} bytes of {iface!r}; dropped"))
+    return 0
+
+
+cdef int drop_idle(Iface iface) except -1:
+    """Drop incomplete messages, the longest idle first, until the rest may stay."""
+    cdef Py_ssize_t count = 0
+    while iface.partial_bytes > iface.am_backlog and len(iface.partial) > 1:
+        iface.forget_partial(next(iter(iface.partial)))
+        count += 1
+    if count:
+        tell_backlog(iface, f"{count} incomplete messages, the longest without a "
+                     "further part, are beyond")
+    return 0
 
 
 cdef int show(handler, header, payload) except -1:

@@ -141,7 +141,9 @@ cdef class Iface:
     cdef bint has_deferred
     cdef list doomed            # endpoints and messages that progress shall free
     cdef list flushes           # that found no resources
-    cdef dict partial           # messages of which a part came
+    cdef readonly size_t am_backlog
+    cdef dict partial           # messages of which a part came, longest idle first
+    cdef size_t partial_bytes   # that they occupy
     cdef dict streams
     cdef object driver          # of the event loop
     cdef Py_ssize_t num_eps
@@ -153,6 +155,7 @@ cdef class Iface:
     cdef int check_open(self) except -1
     cdef int refuse(self) except -1
     cdef int run_deferred(self) except -1
+    cdef int forget_partial(self, key) except -1
     cdef void keep_exception(self, exception) noexcept
     cdef int raise_kept(self) except -1
     cdef void set_callback(self, str call, int am_id, object handler,

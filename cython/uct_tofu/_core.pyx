@@ -24,7 +24,8 @@ from cpython.buffer cimport (
     PyBuffer_Release, PyObject_GetBuffer)
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE)
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.exc cimport (
+    PyErr_CheckSignals, PyErr_SetObject, PyErr_WriteUnraisable)
 from cpython.long cimport PyLong_AsVoidPtr, PyLong_FromVoidPtr
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -36,6 +37,7 @@ from uct_tofu cimport tofu as c
 from uct_tofu._utofu cimport Backend
 
 import enum
+import operator
 import os
 import struct
 import sys
@@ -55,6 +57,7 @@ cdef extern from "sched.h" nogil:
 
 
 include "_fork.pxi"
+include "_integer.pxi"
 
 
 class AtomicOp(enum.IntEnum):

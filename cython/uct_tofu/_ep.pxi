@@ -70,6 +70,10 @@ cdef class Endpoint:
         self.ep = ep
         iface.num_eps += 1
 
+    def __reduce__(self):
+        raise TypeError("an Endpoint cannot be copied or pickled; "
+                        "send the address of its Iface")
+
     def __repr__(self):
         return (f"<Endpoint at {<uintptr_t><void *>self:#x}"
                 f"{'' if self.ep != NULL else ', closed'}>")

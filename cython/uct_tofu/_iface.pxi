@@ -38,6 +38,12 @@ cdef class Iface:
         Bytes of one uTofu operation; larger ones are split.
     strong_order : bool, optional
         STRONG_ORDER on zcopy operations without a fence too.
+    am_backlog : int
+        Bytes that messages of ``Endpoint.am`` may occupy here which are not
+        complete, together, and which nobody takes, of each stream of ``messages``.
+        What goes beyond is dropped (of the incomplete ones the longest idle, as
+        its sender may have died; a message that is larger than all this; the
+        newest of a stream), and ``progress`` raises ``TofuOperationError``.
     on_error : callable, optional
         ``on_error(endpoint, exception)``, once per failed endpoint, from
         progress.
@@ -56,7 +62,7 @@ cdef class Iface:
     def __init__(self, MemoryDomain md not None, *, am_seg_size=None,
                  rx_slots=None, rx_short_slots=None, tx_bounce=None,
                  tx_notified=None, rndv_split=None, strong_order=None,
-                 on_error=None):
+                 size_t am_backlog=1 << 30, on_error=None):
         cdef:
             c.tofu_iface_config_t config
             c.tofu_iface_t *iface = NULL
@@ -100,12 +106,17 @@ cdef class Iface:
         self.on_error = on_error
         self.doomed = []
         self.flushes = []
+        self.am_backlog = am_backlog
         self.partial = {}
         self.streams = {}
         self.owner = PyThread_get_thread_ident()
         self.generation = fork_generation
         self.md = md
         self.iface = iface
+
+    def __reduce__(self):
+        raise TypeError("an Iface cannot be copied or pickled; "
+                        "send its address")
 
     def __repr__(self):
         return (f"<Iface at {<uintptr_t><void *>self:#x}"
@@ -162,6 +173,12 @@ cdef class Iface:
                 c.tofu_iface_release_desc(self.iface, <void *><uintptr_t>address)
         return 0
 
+    cdef int forget_partial(self, key) except -1:
+        """Drop what came of a message."""
+        cdef _Partial partial = self.partial.pop(key)
+        self.partial_bytes -= partial.occupied()
+        return 0
+
     cdef void keep_exception(self, exception) noexcept:
         """Keep what a callback raised for the next progress to raise."""
         if self.exception is None:
@@ -169,9 +186,8 @@ cdef class Iface:
             self.has_exception = True
         else:
             # Only one can be raised; the others must not vanish.
-            sys.unraisablehook(sys.UnraisableHookArgs((
-                type(exception), exception, exception.__traceback__,
-                "Exception ignored in a callback of", self)))
+            PyErr_SetObject(type(exception), exception)
+            PyErr_WriteUnraisable(self)
 
     cdef int raise_kept(self) except -1:
         exception = self.exception
@@ -282,6 +298,9 @@ cdef class Iface:
             fail("tofu_iface_set_am_handler", status, f"AM id {am_id}")
         self.am_args[am_id].mode = mode
         self.am_handlers[am_id] = handler
+        if handler is None:             # the core drops the parts that follow
+            for key in [key for key in self.partial if key[0] == am_id]:
+                self.forget_partial(key)
 
     def set_am_handler(self, int am_id, handler, *, bint view=False):
         """Set what receives the active messages that UCT's verbs send.
@@ -521,6 +540,7 @@ cdef class Iface:
             stream.end()
         self.streams.clear()
         self.partial.clear()
+        self.partial_bytes = 0
         self.raise_kept()
 
     def __enter__(self):

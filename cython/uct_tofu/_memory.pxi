@@ -70,6 +70,10 @@ cdef class MemoryDomain:
         self.max_registrations = kept_registrations
         self.md = md
 
+    def __reduce__(self):
+        raise TypeError("a MemoryDomain cannot be copied or pickled; "
+                        "make another in the other process")
+
     def __repr__(self):
         return (f"<MemoryDomain on {self.backend!r}"
                 f"{'' if self.md != NULL else ', closed'}>")
@@ -228,13 +232,19 @@ cdef class Memory:
     """Registered memory: made by ``MemoryDomain.alloc`` or ``.reg``.
 
     It has a buffer of its own (``memoryview(memory)``,
-    ``numpy.frombuffer(memory)``), which is the memory itself.
+    ``numpy.frombuffer(memory)``), which is the memory itself, and cannot be closed
+    while there are such views.  ``numpy.ndarray(buffer=memory)`` is not one: NumPy
+    gives its view back at once, and the array outlives the memory; use ``array``.
 
     Source: cython/core/tofu.h, tofu_mem_t.
     """
 
     def __init__(self):
         raise TypeError("use MemoryDomain.alloc() or MemoryDomain.reg()")
+
+    def __reduce__(self):
+        raise TypeError("a Memory cannot be copied or pickled; "
+                        "send the bytes of export()")
 
     def __repr__(self):
         if self.memh == NULL:
@@ -286,7 +296,7 @@ cdef class Memory:
         Parameters
         ----------
         dtype : numpy.dtype or what makes one
-        shape : int or tuple of int, optional
+        shape : int or sequence of int, optional
             In elements; None: as many as fit behind ``offset``.
         offset : int
             Of the first element, bytes.
@@ -307,10 +317,13 @@ cdef class Memory:
         if kind.hasobject:
             refuse(TofuDtypeError, "Memory.array", f"elements of {kind} are "
                    "Python objects, which mean nothing in another process")
+        offset = operator.index(offset)
         if shape is None:
             shape = max(self.size - offset, 0) // max(kind.itemsize, 1)
-        if not isinstance(shape, tuple):
-            shape = (shape,)
+        try:
+            shape = (operator.index(shape),)
+        except TypeError:
+            shape = tuple([operator.index(length) for length in shape])
         count = 1
         for length in shape:
             count *= length

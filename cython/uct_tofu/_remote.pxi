@@ -33,6 +33,10 @@ cdef class RemoteKey:
             fail("tofu_rkey_unpack", status, f"{len(data)} bytes")
         self.generation = fork_generation
 
+    def __reduce__(self):
+        raise TypeError("a RemoteKey cannot be copied or pickled; "
+                        "send the bytes of Memory.pack_rkey()")
+
     cdef int check(self) except -1:
         if self.rkey == NULL:
             refuse(TofuClosedError, "RemoteKey", "the remote key is closed")
@@ -116,6 +120,10 @@ cdef class RemoteMemory:
         self.start = start
         self.length = length
 
+    def __reduce__(self):
+        raise TypeError("a RemoteMemory cannot be copied or pickled; "
+                        "send the bytes of Memory.export()")
+
     def __repr__(self):
         return (f"<RemoteMemory, {self.length} bytes at {self.start:#x}"
                 f"{', read-only' if self.read_only else ''}"
@@ -178,12 +186,19 @@ cdef class RemoteMemory:
         -------
         RemoteMemory
 
-        Raises ``TofuRangeError``.
+        Raises ``TofuRangeError``, ``TofuDtypeError`` for elements that are Python
+        objects.
 
         Source: NumPy, numpy.dtype.
         """
         import numpy
-        itemsize = numpy.dtype(dtype).itemsize
+        kind = numpy.dtype(dtype)
+        if kind.hasobject:
+            refuse(TofuDtypeError, "RemoteMemory.at", f"elements of {kind} are "
+                   "Python objects, which mean nothing in another process")
+        itemsize = kind.itemsize
+        index = operator.index(index)
+        count = operator.index(count)
         if (index < 0 or count < 0
                 or (index + count) * itemsize > self.length):
             refuse(TofuRangeError, "RemoteMemory.at",
@@ -200,6 +215,8 @@ cdef class RemoteMemory:
         if self.key.rkey == NULL or self.key.generation != fork_generation:
             self.key.check()
         if offset is not None:
+            if type(offset) is not int:
+                offset = operator.index(offset)
             if not 0 <= offset <= self.length:
                 self.refuse_range(call, offset, length)
             first = offset
@@ -224,7 +241,8 @@ cdef class RemoteMemory:
 
         Source: cython/core/tofu.h, tofu_rkey_release.
         """
-        self.key.close()
+        if self.key is not None:
+            self.key.close()
 
     def __enter__(self):
         return self

@@ -117,6 +117,9 @@ cdef class Request:
     def __init__(self):
         raise TypeError("requests are made by operations")
 
+    def __reduce__(self):
+        raise TypeError("a Request cannot be copied or pickled")
+
     def __repr__(self):
         if not self.is_done:
             state = "in flight"
@@ -187,20 +190,27 @@ cdef class Request:
         Source: cython/core/tofu.h, tofu_iface_progress.
         """
         cdef long budget
-        deadline = None if timeout is None else time.monotonic() + timeout
+        cdef double deadline = 0, left
+        cdef bint limited = timeout is not None
+        if limited:
+            left = timeout
+            if left != left:
+                raise ValueError("timeout must be a number of seconds or None, "
+                                 "not NaN")
+            deadline = time.monotonic() + left
         while True:
             if self.unconfirmed:        # now, or since resources came for it
                 self.confirm()
             if self.is_done:
                 return self.result()
             budget = WAIT_US
-            if deadline is not None:
+            if limited:
                 left = deadline - time.monotonic()
                 if left < WAIT_US * 1e-6:
                     budget = max(<long>(left * 1e6), 0)
             self.spin(budget)
             PyErr_CheckSignals()
-            if (deadline is not None and not (self.is_done or self.unconfirmed)
+            if (limited and not (self.is_done or self.unconfirmed)
                     and time.monotonic() >= deadline):
                 raise TimeoutError(f"{self!r} after {timeout} s: {self.words()}")
 

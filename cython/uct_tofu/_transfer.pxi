@@ -52,6 +52,7 @@ cdef uint64_t operand(value, unsigned size) except? 0:
     """A signed or unsigned integer of 4 or 8 bytes."""
     if size != 4 and size != 8:
         raise ValueError(f"size must be 4 or 8, not {size}")
+    value = operator.index(value)       # NumPy's integers know 64 bits only
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < (1 << bits):
         raise OverflowError(f"{value} does not fit in {size} bytes")

@@ -30,6 +30,7 @@ import weakref
 from uct_tofu.errors import code_error
 
 include "_fork.pxi"
+include "_integer.pxi"
 
 
 class OnesidedFlag(enum.IntFlag):
