@@ -134,6 +134,8 @@ cdef class AmMessage:
             void *target
             size_t length = self.length
             char *source
+        if worker is None:
+            raise TypeError("messages are made by their arrival")
         worker.check()
         if self.rendezvous and (desc == NULL or
                                 <uintptr_t>desc not in worker.held):

@@ -137,7 +137,14 @@ cdef class Endpoint:
             self.handle.status) else ""
         return f"<Endpoint to {self.handle.peer}{state}>"
 
+    cdef int check_made(self) except -1:
+        """Not from Endpoint.__new__ alone."""
+        if self.handle is None:
+            raise UcpClosedError("the endpoint was never opened")
+        return 0
+
     cdef int check(self) except -1:
+        self.check_made()
         self.worker.check()
         if self.handle.ep == NULL:
             raise UcpClosedError(f"the endpoint to {self.handle.peer} is closed")
@@ -152,6 +159,7 @@ cdef class Endpoint:
 
         Source: UCX v1.22, ucp_err_handler_cb_t.
         """
+        self.check_made()
         return self.handle.ep != NULL and self.handle.status == c.UCS_OK
 
     @property
@@ -606,6 +614,7 @@ cdef class Endpoint:
 
         Source: UCX v1.22, ucp_ep_close_nbx.
         """
+        self.check_made()
         self.worker.check_open()
         if self.handle.ep == NULL:
             return DONE
@@ -629,7 +638,7 @@ cdef class Endpoint:
 
         Source: UCX v1.22, ucp_ep_close_nbx.
         """
-        if self.worker.worker == NULL:
+        if self.handle is None or self.worker.worker == NULL:
             return
         request = self.close_nb(force=force)
         try:

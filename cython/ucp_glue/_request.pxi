@@ -133,6 +133,8 @@ cdef class Request:
         cdef double deadline
         if self.is_done:
             return self.result()
+        if self.worker is None:
+            raise TypeError("requests are made by operations")
         self.worker.check()
         deadline = deadline_of(timeout)
         while not self.is_done:
@@ -142,6 +144,8 @@ cdef class Request:
 
     def __await__(self):
         cdef int i = 0
+        if self.worker is None and not self.is_done:
+            raise TypeError("requests are made by operations")
         # Most answers come at once: this is cheaper than a round of the loop.
         while not self.is_done and i < 20:
             self.worker.check()

@@ -143,6 +143,7 @@ cdef Request post_rma(Endpoint self, buffer, RemoteKey remote, Py_ssize_t offset
 
 cdef uint64_t as_word(value, int size) except? 0:
     """The value as an unsigned word of so many bytes."""
+    value = operator.index(value)       # NumPy's integers know 64 bits only
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise OverflowError(f"{value} does not fit into {size} bytes")
@@ -157,10 +158,10 @@ cdef Request post_atomic(Endpoint self, int op, RemoteKey remote, value,
         uint64_t word, reply = 0
     if size != 4 and size != 8:
         raise ValueError(f"size {size}: words have 4 or 8 bytes")
+    self.check()
     feature = "amo32" if size == 4 else "amo64"
     if feature not in self.worker.context.features:
         raise ValueError(f"the context was made without the feature {feature!r}")
-    self.check()
     if self.handle.error_handling and ucx_version() < (1, 23):
         fail("ucp_atomic_op_nbx", c.UCS_ERR_UNSUPPORTED,
              f"UCX 1.22 has no atomics for endpoints with error handling, as {self!r} "

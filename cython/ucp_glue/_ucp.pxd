@@ -116,6 +116,7 @@ cdef class Endpoint:
     cdef readonly Worker worker
     cdef EpHandle handle
     cdef object __weakref__
+    cdef int check_made(self) except -1
     cdef int check(self) except -1
     cdef Request remote(self, str call, RemoteKey key, Py_ssize_t offset,
                         size_t length)

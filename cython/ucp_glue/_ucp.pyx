@@ -31,6 +31,7 @@ from ucp_glue.ucp cimport (
     ucs_status_t)
 
 import atexit
+import operator
 import os
 import re
 import socket
@@ -58,6 +59,7 @@ cdef extern from "poll.h" nogil:
         POLLIN
 
 include "uct_tofu/_fork.pxi"
+include "uct_tofu/_integer.pxi"
 
 # Bytes from which on posting and progress may copy or register for so long that
 # other threads should run meanwhile.
@@ -78,7 +80,13 @@ cdef double now() noexcept nogil:
 
 cdef double deadline_of(timeout) except? -1:
     """When a wait of so many seconds ends; None waits for ever."""
-    return float("inf") if timeout is None else now() + <double>timeout
+    cdef double seconds
+    if timeout is None:
+        return float("inf")
+    seconds = timeout
+    if seconds != seconds:
+        raise ValueError("timeout must be a number of seconds or None, not NaN")
+    return now() + seconds
 
 
 cdef int fail(str call, int status, detail) except -1:
