@@ -437,3 +437,8 @@ def test_a_launcher_starts_the_processes(monkeypatch, tmp_path):
         monkeypatch.setattr(runner, "LIMIT", (2, 0))
         quick("put_lat", "uct", sizes=[8])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_size_beyond_the_memory_is_refused():
+    with pytest.raises(ValueError, match="need .* bytes for their data"):
+        quick("put_lat", "uct", sizes=[8, 1 << 40])

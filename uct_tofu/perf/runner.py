@@ -262,6 +262,17 @@ class _Run:
     def is_emulated(self):
         return self.backend is not None and self.backend["kind"] == "emulator"
 
+    def check_memory(self, size):
+        """Refuse what the host would swap, or kill, for: data to send and to get."""
+        needed = 2 * size * self.count * self.options["threads"]
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > there:
+            raise ValueError(
+                f"{self.what}, {size} B: {self.count} processes of "
+                f"{self.options['threads']} threads need {needed} bytes for their "
+                f"data, and the host has {there}"
+            )
+
     def _backend(self, mode, profile):
         """Which uTofu library is used, if one is."""
         uses = self.layer in ("utofu", "uct") or (
@@ -443,6 +454,7 @@ def run(
         "device": device,
     }
     job = _Run(test, layer, transport, mode, profile, options, params, cpus)
+    job.check_memory(max(sizes))
     records = []
     for i, size in enumerate(sizes):
 
