@@ -3,8 +3,8 @@
 
 ``Backend``, ``Vcq`` and ``Vbg`` are the uTofu API; ``MemoryDomain``, ``Iface`` and
 ``Endpoint`` are the transport core, with the verbs of UCX's UCT layer.  Both
-run on the machine's uTofu library or on the emulator of this package.  The
-functions say where the package's files are.  Importing loads no library;
+run on the machine's uTofu library or on the emulator of this package.  ``world``
+lets the processes of a job exchange addresses.  The other functions say where the package's files are.  Importing loads no library;
 ``UCT_TOFU_BACKEND`` (auto, tofu, emulator) is read when the first backend is
 loaded.
 """
@@ -17,6 +17,7 @@ import pkgutil
 
 from uct_tofu import _paths
 from uct_tofu.errors import (
+    PeerFailedError,
     TofuBufferError,
     TofuCallerError,
     TofuClosedError,
@@ -34,6 +35,7 @@ from uct_tofu.errors import (
     TofuThreadError,
     UtofuBusyError,
     UtofuError,
+    WorldError,
 )
 from uct_tofu.world import world
 
@@ -73,6 +75,7 @@ _EXTENSION = {
 }
 
 __all__ = [
+    "PeerFailedError",
     "TofuBufferError",
     "TofuCallerError",
     "TofuClosedError",
@@ -90,10 +93,12 @@ __all__ = [
     "TofuThreadError",
     "UtofuBusyError",
     "UtofuError",
+    "WorldError",
     "emulator_path",
     "include_dir",
     "lib_dir",
     "plugin_dir",
+    "world",
 ]
 __all__ += _EXTENSION
 

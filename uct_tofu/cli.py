@@ -16,33 +16,11 @@ from uct_tofu import _paths
 from uct_tofu import perftest as perf
 from uct_tofu.emu_cli import emu
 from uct_tofu.perf.cli import perf as perf_commands
+from uct_tofu.perf.cli_run import sizes_of
+from uct_tofu.perf.units import size_text
 from uct_tofu.run_cli import run
 
 DEFAULT_TESTS = ("put_lat", "put_bw")
-
-
-def _sizes(context, parameter, values):
-    """Byte counts with optional K, M, G (powers of 1024)."""
-    result = []
-    for value in values:
-        for part in value.split(","):
-            text = part.strip().upper().removesuffix("B").removesuffix("I")
-            factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-            try:
-                size = int(text if factor == 1 else text[:-1]) * factor
-            except ValueError:
-                raise click.BadParameter(f"{part!r} is not a size") from None
-            if size < 1:
-                raise click.BadParameter(f"{part!r} is not a size of 1 or more")
-            result.append(size)
-    return tuple(result)
-
-
-def _size_text(size):
-    for factor, unit in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor} {unit}"
-    return f"{size} B"
 
 
 def _rate_text(rate):
@@ -108,9 +86,11 @@ def env(tls):
             values["LD_LIBRARY_PATH"] += os.pathsep + uct_tofu.lib_dir()
     except RuntimeError as error:
         click.echo(f"uct-tofu env: no uTofu library: {error}", err=True)
+    # of the same UCX as the libraries: ucx_info, ucx_perftest
+    values["PATH"] = str(_paths.ucx_dir() / "bin")
     for name in sorted(values):
         value = shlex.quote(values[name])
-        if name in ("UCX_PLUGIN_PATH", "LD_LIBRARY_PATH"):
+        if name in ("PATH", "UCX_PLUGIN_PATH", "LD_LIBRARY_PATH"):
             value += f'"${{{name}:+:${name}}}"'
         click.echo(f"export {name}={value}")
 
@@ -234,13 +214,13 @@ def _verdict(transport, rows):
             peak = max(mine, key=lambda row: row.bandwidth)
             parts.append(
                 f"{name} peak {peak.bandwidth / 1e9:.2f} GB/s "
-                f"at {_size_text(peak.size)}"
+                f"at {size_text(peak.size)}"
             )
         elif test.endswith("_mr"):
-            parts.append(f"{name} {_size_text(small.size)} {_rate_text(small.rate)}")
+            parts.append(f"{name} {size_text(small.size)} {_rate_text(small.rate)}")
         else:
             parts.append(
-                f"{name} {_size_text(small.size)} {small.latency * 1e6:.2f} us"
+                f"{name} {size_text(small.size)} {small.latency * 1e6:.2f} us"
             )
     return f"{where}: {', '.join(parts)}"
 
@@ -252,7 +232,7 @@ def _cells(row):
     return (
         row.test,
         row.layout,
-        _size_text(row.size),
+        size_text(row.size),
         str(row.iterations),
         f"{row.latency_p50 * 1e6:.3f}",
         f"{row.latency * 1e6:.3f}",
@@ -291,8 +271,8 @@ def _print_plain(cells):
     "--size",
     "sizes",
     multiple=True,
-    callback=_sizes,
-    help="Message size, e.g. 8, 64K, 1M or a list 8,64; may be "
+    callback=sizes_of,
+    help="Message size, e.g. 8, 64K, 1M, a list 8,64 or a range 8:4K; may be "
     "repeated. [default: 8 B to 4 MiB]",
 )
 @click.option(
@@ -416,7 +396,7 @@ def _run_on_terminal(plan, measure):
     ) as progress:
         task = progress.add_task("", total=len(plan))
         for test, size in plan:
-            progress.update(task, description=f"{test} {_size_text(size)}")
+            progress.update(task, description=f"{test} {size_text(size)}")
             progress.refresh()
             table.add_row(*_cells(measure(test, size)))
             progress.advance(task)

@@ -122,10 +122,10 @@ def test_pkg_config(tmp_path):
     assert (Path(lib) / "libtofucom.so").is_file() and "-ltofucom" in output
 
 
-def test_env_is_for_a_shell(cli, processes, ucx_dir):
+def test_env_is_for_a_shell(cli, processes):
     """After eval, stock ucx_info finds the transport."""
     exports = cli("env", "--tls", "utofu,self")[1]
-    script = f'{exports}\n"{ucx_dir}/bin/ucx_info" -d\necho "tls=$UCX_TLS"\n'
+    script = f'{exports}\nucx_info -d\necho "tls=$UCX_TLS"\n'
     env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     code, output = processes.run(["sh", "-euc", script], env=env)
     assert code == 0, output
