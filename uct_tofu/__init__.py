@@ -4,7 +4,8 @@
 ``Backend``, ``Vcq`` and ``Vbg`` are the uTofu API; ``MemoryDomain``, ``Iface`` and
 ``Endpoint`` are the transport core, with the verbs of UCX's UCT layer.  Both
 run on the machine's uTofu library or on the emulator of this package.  ``world``
-lets the processes of a job exchange addresses.  The other functions say where the package's files are.  Importing loads no library;
+lets the processes of a job exchange addresses.  The other functions say where the
+package's files are.  Importing loads no library;
 ``UCT_TOFU_BACKEND`` (auto, tofu, emulator) is read when the first backend is
 loaded.
 """

@@ -213,15 +213,12 @@ def _verdict(transport, rows):
         if test.endswith("_bw"):
             peak = max(mine, key=lambda row: row.bandwidth)
             parts.append(
-                f"{name} peak {peak.bandwidth / 1e9:.2f} GB/s "
-                f"at {size_text(peak.size)}"
+                f"{name} peak {peak.bandwidth / 1e9:.2f} GB/s at {size_text(peak.size)}"
             )
         elif test.endswith("_mr"):
             parts.append(f"{name} {size_text(small.size)} {_rate_text(small.rate)}")
         else:
-            parts.append(
-                f"{name} {size_text(small.size)} {small.latency * 1e6:.2f} us"
-            )
+            parts.append(f"{name} {size_text(small.size)} {small.latency * 1e6:.2f} us")
     return f"{where}: {', '.join(parts)}"
 
 
