@@ -15,12 +15,41 @@ import time
 import weakref
 from typing import NamedTuple
 
-from uct_tofu.errors import TofuClosedError, TofuError, TofuOperationError
+from uct_tofu.errors import (
+    TofuClosedError,
+    TofuError,
+    TofuForkError,
+    TofuOperationError,
+    TofuThreadError,
+)
 
 # Progress with events is repeated so often before the loop's other tasks get a turn.
 _TURNS = 64
 # Seconds between looks where the system gives no event descriptor.
 _POLL = 0.001
+
+
+def tell(iface, error, loop=None):
+    """Hand what a handler or callback raised to the event loop.
+
+    The task that happens to drive the iface is not who made the mistake.
+
+    Parameters
+    ----------
+    iface : Iface
+    error : BaseException
+        What is no ``Exception`` is raised all the same.
+    loop : asyncio.AbstractEventLoop, optional
+        None is the running one.
+
+    Source: asyncio, loop.call_exception_handler.
+    """
+    loop = loop or asyncio.get_running_loop()
+    loop.call_exception_handler(
+        {"message": f"exception in a callback of {iface!r}", "exception": error}
+    )
+    if not isinstance(error, Exception):
+        raise error
 
 
 class Driver:
@@ -103,11 +132,7 @@ class Driver:
         except TofuClosedError:
             return  # by a callback, and all that waited was told
         except BaseException as error:  # what a handler or callback raised
-            loop.call_exception_handler(
-                {"message": f"exception in a callback of {iface!r}", "exception": error}
-            )
-            if not isinstance(error, Exception):
-                raise
+            tell(iface, error, loop)
         if self._waiting == 0 or delay is None or self._handle is not None:
             return
         if delay == 0:
@@ -228,7 +253,12 @@ class MessageStream:
 
     async def __anext__(self):
         if not self._queue and self._iface is not None:
-            self._iface.progress()
+            try:
+                self._iface.progress()
+            except (TofuClosedError, TofuThreadError, TofuForkError):
+                raise
+            except BaseException as error:
+                tell(self._iface, error)
         while not self._queue:
             if self._iface is None:
                 raise StopAsyncIteration

@@ -218,7 +218,14 @@ cdef class Request:
         if self.unconfirmed:
             self.confirm()
         if not self.is_done:
-            self.spin(AWAIT_US)
+            if self.iface is None:
+                raise TypeError("requests are made by operations")
+            self.iface.check()
+            try:
+                self.spin(AWAIT_US)
+            except BaseException as error:  # of a handler: not this request's
+                from uct_tofu import _loop
+                _loop.tell(self.iface, error)
             if not self.is_done:        # also when it only now left
                 from uct_tofu import _loop
                 return _loop.wait_for(self).__await__()

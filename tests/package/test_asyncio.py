@@ -437,3 +437,36 @@ def test_timeout_around_an_await(net):
         assert (await anext(net.iface.messages(5))).header == b"after"
 
     run(main())
+
+
+@pytest.mark.parametrize("wait", ["request", "stream"])
+def test_handlers_exception_goes_to_the_loop_not_to_who_awaits(wait):
+    """Whoever drives the iface, now or from the loop."""
+    told = []
+
+    def fails(header, payload):
+        raise ZeroDivisionError("in the handler")
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: told.append(context)
+        )
+        with loopback() as net:
+            net.iface.set_message_handler(4, fails)
+            stream = net.iface.messages(5)
+            for _ in range(3):  # then both know each other, and messages come at once
+                net.ep.am(5, b"first")
+                await stream.__anext__()
+            net.ep.am(5, b"good")
+            net.ep.am(4, b"")
+            if wait == "request":
+                await net.ep.flush()
+            else:
+                message = await asyncio.wait_for(stream.__anext__(), PATIENCE)
+                assert message.payload == b"good"
+            while not told:
+                await net.ep.flush()
+
+    run(main())
+    assert type(told[0]["exception"]) is ZeroDivisionError
+    assert "<Iface" in told[0]["message"]
