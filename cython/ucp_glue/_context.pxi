@@ -49,7 +49,8 @@ cdef bint asks_for_utofu(str tls):
 
 @cython.no_gc_clear
 cdef class Context:
-    """UCX's settings, transports and memory: the parent of all else.
+    """Context(features=None, config=None, *, multi_thread=False, utofu=True, \
+name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
 
     Parameters
     ----------

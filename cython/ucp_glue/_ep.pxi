@@ -82,7 +82,7 @@ cdef Request post_tag_recv(Worker worker, Endpoint ep, buffer, uint64_t tag,
 
 
 cdef class Endpoint:
-    """A connection to one peer.
+    """Endpoint(worker, address, *, error_handling=True, on_error=None)\n--\n\nA connection to one peer.
 
     Parameters
     ----------

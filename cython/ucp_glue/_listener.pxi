@@ -28,7 +28,8 @@ cdef tuple unpack_sockaddr(bytes data):
 
 
 cdef class Listener:
-    """Accepts connections by socket address.
+    """Listener(worker, port=0, host='0.0.0.0', handler=None, *, \
+error_handling=True, on_error=None)\n--\n\nAccepts connections by socket address.
 
     Parameters
     ----------

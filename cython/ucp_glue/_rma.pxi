@@ -6,7 +6,7 @@ cdef int range_status = -19     # UCS_ERR_OUT_OF_RANGE
 
 @cython.no_gc_clear
 cdef class RemoteKey:
-    """A peer's memory, as one endpoint reaches it.
+    """RemoteKey(ep, packed)\n--\n\nA peer's memory, as one endpoint reaches it.
 
     Parameters
     ----------

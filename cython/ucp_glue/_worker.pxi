@@ -4,7 +4,7 @@
 
 @cython.no_gc_clear
 cdef class Worker:
-    """Progress engine and meeting place: endpoints, messages, handlers.
+    """Worker(context, *, multi_thread=None)\n--\n\nProgress engine and meeting place: endpoints, messages, handlers.
 
     Parameters
     ----------

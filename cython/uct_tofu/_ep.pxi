@@ -4,7 +4,7 @@
 
 @cython.no_gc_clear
 cdef class Endpoint:
-    """Leads from an Iface to one remote Iface.
+    """Endpoint(iface, address, device_address=None)\n--\n\nLeads from an Iface to one remote Iface.
 
     Parameters
     ----------

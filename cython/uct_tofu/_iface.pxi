@@ -21,7 +21,9 @@ cdef void on_ep_error(void *arg, c.tofu_ep_t *ep,
 
 @cython.no_gc_clear
 cdef class Iface:
-    """One communication interface: one VCQ, and everything that uses it.
+    """Iface(md, *, am_seg_size=None, rx_slots=None, rx_short_slots=None, \
+tx_bounce=None, tx_notified=None, rndv_split=None, strong_order=None, \
+am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VCQ, and everything that uses it.
 
     Parameters
     ----------

@@ -4,7 +4,8 @@
 
 @cython.no_gc_clear
 cdef class MemoryDomain:
-    """Owns registered memory, which remote peers reach through it.
+    """MemoryDomain(backend=None, *, tni=None, tnis=None, stripe_thresh=0, \
+arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remote peers reach through it.
 
     Parameters
     ----------

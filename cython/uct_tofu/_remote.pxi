@@ -3,7 +3,7 @@
 
 
 cdef class RemoteKey:
-    """A peer's memory, from the bytes of its ``Memory.pack_rkey``.
+    """RemoteKey(packed)\n--\n\nA peer's memory, from the bytes of its ``Memory.pack_rkey``.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ cdef bytes export_memory(Memory memory):
 
 
 cdef class RemoteMemory:
-    """A peer's memory: the target of ``Endpoint.put``, ``get`` and atomics.
+    """RemoteMemory(exported)\n--\n\nA peer's memory: the target of ``Endpoint.put``, ``get`` and atomics.
 
     Parameters
     ----------

@@ -123,3 +123,20 @@ def test_all_names_exist():
             assert getattr(module, name) is not None
     with pytest.raises(AttributeError):
         uct_tofu.nonsense
+
+
+# Others make these: use Backend.load(), md.alloc(), ...
+MADE_BY_OTHERS = {"Backend", "Memory", "RegisteredMemory", "Request", "AmMessage"}
+
+
+@pytest.mark.parametrize("package", [uct_tofu, ucp_glue], ids=lambda p: p.__name__)
+def test_help_of_classes_tells_how_to_make_them(package):
+    """With the defaults; the stubs say the same."""
+    for name in package.__all__:
+        cls = getattr(package, name)
+        if (
+            inspect.isclass(cls)
+            and not issubclass(cls, BaseException)
+            and name not in MADE_BY_OTHERS
+        ):
+            assert inspect.signature(cls) is not None, name
