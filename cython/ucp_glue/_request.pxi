@@ -241,6 +241,9 @@ cdef class Request:
             status = self.instead_of_cancel
         if status != c.UCS_OK:
             self.value = self.where()
+            if status == c.UCS_ERR_INVALID_PARAM and self.call == "ucp_am_send_nbx":
+                # arguments are checked before: this is the receiver's answer
+                self.value += "; most likely the peer has no handler for this AM id"
         elif self.word_size:
             self.value = self.words[1] if self.word_size == 8 else (
                 <uint32_t *>&self.words[1])[0]

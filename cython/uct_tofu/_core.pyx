@@ -94,6 +94,10 @@ cdef bytes as_bytes(buffer):
     return bytes(memoryview(buffer))
 
 
+# What closing raises while the object is in use
+cdef tuple USED = (TofuInUseError, TofuBufferError)
+
+include "_block.pxi"
 include "_buffer.pxi"
 include "_memory.pxi"
 include "_remote.pxi"

@@ -586,7 +586,7 @@ cdef class Endpoint:
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)
 
     def __del__(self):
         if self.ep != NULL and self.iface.generation == fork_generation:

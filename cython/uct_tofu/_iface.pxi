@@ -549,7 +549,7 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)
 
     def __del__(self):
         if self.iface != NULL and self.generation == fork_generation:

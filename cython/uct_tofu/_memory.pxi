@@ -109,7 +109,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         Parameters
         ----------
         length : int
-            Bytes; rounded up to whole pages.
+            Bytes; the memory takes whole pages.
         read_only : bool
             Peers only read it.
 
@@ -141,7 +141,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         mem.allocated = True
         mem.read_only = read_only
         mem.start = start
-        mem.size = size
+        mem.size = length
         mem.memh = memh
         return mem
 
@@ -214,7 +214,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)
 
     def __del__(self):
         if self.md != NULL and self.generation == fork_generation:
@@ -370,7 +370,8 @@ cdef class Memory:
                    "flight; complete them first")
         if allocated and self.num_exports:
             refuse(TofuBufferError, "Memory.close",
-                   f"{self!r} has {self.num_exports} views; release them first")
+                   f"{self!r} has {self.num_exports} views; delete the arrays and "
+                   "memoryviews of it first")
         self.memh = NULL
         with nogil:
             if allocated:
@@ -389,7 +390,7 @@ cdef class Memory:
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)
 
     def __del__(self):
         if self.memh != NULL and self.md.generation == fork_generation:

@@ -155,7 +155,7 @@ cdef class RegisteredMemory:
         return self
 
     def __exit__(self, *exc):
-        self.dereg()
+        end_block(self.dereg, exc)
 
     def __del__(self):
         if self.is_open and self.vcq.generation == fork_generation:

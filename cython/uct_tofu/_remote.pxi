@@ -63,7 +63,7 @@ cdef class RemoteKey:
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)
 
     def __dealloc__(self):
         if self.rkey != NULL and self.generation == fork_generation:
@@ -248,4 +248,4 @@ cdef class RemoteMemory:
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        end_block(self.close, exc)

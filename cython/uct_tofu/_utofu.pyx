@@ -147,6 +147,10 @@ cdef object fail(call, int code, detail="", notice=None, cbdata=None):
                      cbdata)
 
 
+# What freeing raises while the object is in use
+cdef tuple USED = (RuntimeError,)
+
+include "_block.pxi"
 include "_backend.pxi"
 include "_lock.pxi"
 include "_wait.pxi"

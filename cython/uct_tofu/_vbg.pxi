@@ -255,7 +255,7 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
         return self
 
     def __exit__(self, *exc):
-        self.free()
+        end_block(self.free, exc)
 
     def __del__(self):
         if self.is_open and self.generation == fork_generation:

@@ -161,7 +161,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
         return self
 
     def __exit__(self, *exc):
-        self.free()
+        end_block(self.free, exc)
 
     def __del__(self):
         if self.is_open and self.generation == fork_generation:

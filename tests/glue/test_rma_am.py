@@ -227,3 +227,13 @@ ctx.close()
 """,
         tls,
     )
+
+
+def test_am_without_a_handler(script):
+    """A large message that nobody takes: the error says who misses what."""
+    script("""
+ctx, worker, ep = loop()
+text = raises(ucp_glue.UcpCallerError, ep.am_send(9, bytes(1_000_000)).wait, PATIENCE)
+assert "ucp_am_send_nbx" in text and "the peer has no handler" in text, text
+ctx.close(force=True)
+""")

@@ -49,6 +49,12 @@ def test_version(cli):
     assert code == 0 and uct_tofu.__version__ in output
 
 
+def test_as_a_module(processes):
+    """Where the command is in no path, a notebook for example."""
+    code, output = processes.run([sys.executable, "-m", "uct_tofu", "--version"])
+    assert code == 0 and output.startswith(f"uct-tofu, version {uct_tofu.__version__}")
+
+
 def test_plugin_dir_holds_the_plugin(cli):
     code, output = cli("plugin-dir")
     folder = Path(output.strip())

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every program in docs/examples, started as its docstring says.
+
+They check their results themselves; here what they print is compared with results
+that are computed in another way, without the transport.
+"""
+
+import ast
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ucp_glue
+
+pytestmark = pytest.mark.timeout(600)
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+BIN = Path(sys.executable).parent
+
+
+def commands(name):
+    """The command lines in an example's docstring, as lists of words."""
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / name).read_text()))
+    lines = [line for line in docstring.splitlines() if f"docs/examples/{name}" in line]
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.fixture
+def run(processes, tmp_path):
+    """run(example, **variables) -> output lines by rank, of the documented command.
+
+    ``count`` replaces the documented number of processes.
+    """
+
+    def start(name, count=None, code=0, **variables):
+        (words,) = commands(name)
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "UCT_"))
+        }
+        env |= {"PATH": f"{BIN}:{env['PATH']}", "PYTHONWARNINGS": "default"}
+        env |= variables
+        while "=" in words[0]:  # variables before the command
+            variable, value = words.pop(0).split("=", 1)
+            env.setdefault(variable, value)
+        if count is not None:
+            words[words.index("-n") + 1] = str(count)
+        words[-1] = str(ROOT / words[-1])
+        ended, output = processes.run(words, timeout=400, env=env, cwd=tmp_path)
+        assert ended == code, output
+        # Nothing is left open, nothing was refused.
+        assert "Warning" not in output and "Traceback" not in output, output
+        lines = {}
+        for line in output.splitlines():
+            rank, text = re.fullmatch(r"(?:\[(\d+)\] )?(.*)", line).groups()
+            lines.setdefault(int(rank or 0), []).append(text)
+        return lines
+
+    return start
+
+
+def numbers(line):
+    """All numbers in a line."""
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", line)]
+
+
+def test_each_is_short_described_and_tested():
+    table = (EXAMPLES / "README.md").read_text()
+    tests = Path(__file__).read_text()
+    for path in EXAMPLES.glob("*.py"):
+        assert len(path.read_text().splitlines()) < 60, path.name
+        assert f"]({path.name})" in table, path.name
+        assert f'"{path.name}"' in tests, path.name
+        assert len(commands(path.name)) == 1, path.name
+    for name in re.findall(r"\]\(([^)]+)\)", table):
+        assert (EXAMPLES / name).exists(), name
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_hello(run, count):
+    lines = run("hello_put_get.py", count)
+    for rank in range(count):
+        before, after = (rank - 1) % count, (rank + 1) % count
+        read = sum(after + i for i in range(1000))
+        assert lines[rank] == [
+            f"written here: {1000 * before}, read from {after}: {read}"
+        ]
+
+
+def heat(rows, columns, steps):
+    """Means of the rows of a plate whose upper border is hot, point by point."""
+    plate = np.zeros((rows + 2, columns + 2))
+    plate[0] = 1
+    kernel = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+    for _ in range(steps):
+        around = sum(np.roll(plate, shift, (0, 1)) for shift in kernel) / 4
+        plate[1:-1, 1:-1] = around[1:-1, 1:-1]
+    return plate[1:-1, 1:-1].mean(axis=1)
+
+
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_halo(run, count):
+    (line,) = run("halo_2d.py", count)[0]
+    assert np.allclose(numbers(line), heat(48, 48, 100)[::4], atol=2e-9)
+
+
+def test_parameter_server(run):
+    lines = run("parameter_server.py")
+    found = "found 3.0 -2.0 0.5 7.0 the truth is 3.0 -2.0 0.5 7.0"
+    assert lines == {rank: [found] for rank in range(3)}
+
+
+def test_histogram(run):
+    (line,) = run("histogram.py")[0]
+    drawn = [np.random.default_rng(rank).normal(16, 3, 500) for rank in range(4)]
+    bins, _ = np.histogram(np.concatenate(drawn), bins=range(33))
+    assert numbers(line) == [2000, 32, *bins]
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_ring_allreduce(run, count):
+    lines = run("ring_allreduce.py", count)
+    size = 100_000 * count
+    last = (size - 1) * count * (count + 1) // 2
+    said = f"{size} sums, the last is {last}"
+    assert lines == {rank: [said] for rank in range(count)}
+
+
+def test_raw_pingpong(run):
+    (line,) = run("raw_pingpong.py")[0]
+    assert line.startswith("the number came back as 4000, ")
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_barrier_reduce(run, count):
+    lines = run("barrier_reduce.py", count)
+    total = sum(rank + 0.5 for rank in range(count))
+    where = next(r for r in range(count) if r * 7 % count == count - 1)
+    said = f"sum {total}, of {count}; the largest is {count - 1}, on rank {where}"
+    assert lines == {rank: [said] for rank in range(count)}
+
+
+def test_backend_choice(run):
+    lines = run("backend_choice.py")
+    assert (
+        lines[0][0].startswith("emulator: ")
+        and "TNIs [0, 1, 2, 3, 4, 5]" in lines[0][1]
+    )
+    here, there = "(0, 0, 0, 0, 0, 0)", "(0, 0, 0, 0, 0, 1)"
+    assert lines[0][2] == f"1 MiB from {here} to {there} is there"
+    assert lines[1] == [f"1 MiB from {there} to {here} is there"]
+
+
+def test_backend_choice_without_the_machine(run, monkeypatch):
+    """The variable decides, and says so: there is no silent way to the emulator."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    lines = run("backend_choice.py", 1, code=1, UCT_TOFU_BACKEND="tofu")
+    assert lines[0][0].startswith("no such backend: ") and "libtofucom" in lines[0][0]
+
+
+def test_glue_tag(run):
+    lines = run("glue_tag.py")
+    assert 0 not in lines
+    for rank in (1, 2):
+        said = f"sums by tag and by AM: {2.0 * rank * 100_000} 100000.0 over utofu"
+        assert lines[rank] == [said]
+
+
+def test_ucxx(run):
+    lines = run("ucxx_send_recv.py")
+    if importlib.util.find_spec("ucxx") is None:
+        assert all(
+            line.startswith("skipped: ucxx is not") for (line,) in lines.values()
+        )
+        pytest.skip(lines[0][0])
+    assert lines == {1: ["8000000 bytes came back, reversed"]}
+
+
+def test_dask(run):
+    lines = run("dask_cluster.py")[0]
+    if importlib.util.find_spec("distributed_ucxx") is None:
+        assert lines == ["skipped: distributed_ucxx is not installed (docs/ucxx.md)"]
+        pytest.skip(lines[0])
+    assert lines[-1] == f"ucxx: the sum is {sum(range(1_000_000))}"
+
+
+@pytest.fixture(scope="session")
+def mpi4py_path(tmp_path_factory):
+    """Folder to put into the path for mpi4py; "" when it is installed."""
+    if importlib.util.find_spec("mpi4py") is not None:
+        return ""
+    folder = tmp_path_factory.mktemp("mpi4py")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
+    command += ["--target", str(folder), "mpi4py>=4"]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != 0:
+        pytest.skip(f"pip can't fetch mpi4py: {done.stderr[-500:]}")
+    return str(folder)
+
+
+def test_mpi4py(run, mpi4py_path):
+    """Over MPICH, which the tests need anyway; utofu carried the messages."""
+    environment = ucp_glue.environment({}, tls="utofu")
+    lines = run(
+        "mpi4py_ring.py",
+        PYTHONPATH=mpi4py_path,
+        HYDRA_LAUNCHER="fork",
+        UCX_UTOFU_STATS="y",
+        **environment,
+    )
+    output = "\n".join(lines[0])
+    assert f"around 4 ranks: {sum(range(4))}, summed up: {5 * 6}" in output
+    sent = [int(x) for x in re.findall(r"utofu: process \d+: messages (\d+)", output)]
+    assert len(sent) == 4 and min(sent) >= 4, output
