@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
+# The source of tutorial.ipynb: python docs/notebook.py
 
 # %% [markdown]
 # # From a VCQ to asyncio
@@ -53,7 +45,7 @@ backend = Backend.load()
 print(backend.kind, "because", backend.reason)
 print("TNIs", backend.onesided_tnis(), "at", backend.coords())
 caps = backend.onesided_caps(0)
-print("a TNI has", caps["num_cqs"], "CQs")
+print("one put moves", caps["max_putget_size"], "bytes at most")
 
 # %% [markdown]
 # ## What is a VCQ?
@@ -211,7 +203,8 @@ print(f"up to {max(bandwidths[32]):.2f} GB/s; 8 bytes take {latencies[0]:.1f} us
 # ## Active messages
 #
 # A message has an ID, a header and a payload, and calls a handler at the target: there
-# something has to run. An iface works inside `progress()`, `wait()` and `get()`.
+# something has to run. An iface works inside `progress()`, `wait()` and `get()`, the
+# sender's too: so wait for a message before doing something else for long.
 
 # %%
 received = []
@@ -225,7 +218,8 @@ print(header, np.frombuffer(payload))
 assert header == b"first" and np.frombuffer(payload).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
-# Without a handler, messages wait in a stream until somebody takes them.
+# Or messages wait in a stream until somebody takes them. Make it, or set the handler,
+# before the peer can send: a message that finds neither is dropped.
 
 # %%
 stream = other.messages(2)
@@ -280,11 +274,11 @@ async def server(iface, client_address, count):
 
 
 async def client(iface, server_address, count):
-    answers = {}
+    answers, messages = {}, iface.messages(2)  # before the first can come
     with Endpoint(iface, server_address) as ep:
         for number in range(count):
             await ep.am(1, np.full(1000, float(number)), header=b"%d" % number)
-        async for message in iface.messages(2):
+        async for message in messages:
             answers[int(message.header)] = np.frombuffer(message.payload)[0]
             if len(answers) == count:
                 return answers
@@ -324,10 +318,11 @@ from uct_tofu import Endpoint, Iface, MemoryDomain
 
 world = uct_tofu.world()
 with MemoryDomain() as md, Iface(md) as iface:
+    messages = iface.messages(1)
     addresses = world.allgather(iface.address)
     with Endpoint(iface, addresses[(world.rank + 1) % world.size]) as ep:
-        ep.am(1, b"hello from rank %d" % world.rank)
-        print(iface.messages(1).get(timeout=60).payload.decode())
+        ep.am(1, b"hello from rank %d" % world.rank).wait()
+        print(messages.get(timeout=60).payload.decode())
         world.barrier()
 """)
 launcher = [sys.executable, "-m", "uct_tofu", "run", "-n", "4", str(program)]

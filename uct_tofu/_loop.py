@@ -300,9 +300,21 @@ class MessageStream:
                 raise TofuClosedError("MessageStream.get", -5, repr(self))
             if self._iface.progress() == 0 and not self._queue:
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError(f"{self!r}: no message in {timeout} s")
+                    raise TimeoutError(
+                        f"{self!r}: no message in {timeout} s{self._dropped()}"
+                    )
                 time.sleep(0)
         return self._take()
+
+    def _dropped(self):
+        """Words for a timeout: perhaps the message came before there was a stream."""
+        count = self._iface.stats()["dropped"]
+        if count == 0:
+            return ""
+        return (
+            f"; the iface dropped {count} before, for example of ids that had no "
+            "handler or stream yet"
+        )
 
     def end(self):
         """The iface is closed: who waits gets the end, after what came.

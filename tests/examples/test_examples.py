@@ -169,7 +169,9 @@ def test_glue_tag(run):
     lines = run("glue_tag.py")
     assert 0 not in lines
     for rank in (1, 2):
-        said = f"sums by tag and by AM: {2.0 * rank * 100_000} 100000.0 over utofu"
+        said = (
+            f"sums by tag and by AM: {2.0 * rank * 100_000} 100000.0 over utofu/tofu0"
+        )
         assert lines[rank] == [said]
 
 
