@@ -2,11 +2,13 @@
 """Fixtures for all tests: paths, a C compiler, processes that never stay."""
 
 import contextlib
+import importlib.util
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,19 @@ import uct_tofu
 from uct_tofu import _paths
 
 TESTS = Path(__file__).resolve().parent
+
+# What "import ucxx" needs apart from NumPy and UCX.
+UCXX_PACKAGES = (
+    "ucxx-cu12",
+    "libucxx-cu12",
+    "librmm-cu12",
+    "rmm-cu12",
+    "rapids-logger",
+    "cuda-bindings<13",
+    "cuda-core<2",
+    "cuda-pathfinder",
+    "nvidia-ml-py",
+)
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +90,28 @@ def compile_c(cc, include_dir, lib_dir, tmp_path_factory):
         return output
 
     return build
+
+
+@pytest.fixture(scope="session")
+def ucxx_path(tmp_path_factory):
+    """Folder to put into the path for ucxx; "" when it is installed."""
+    if importlib.util.find_spec("ucxx") is not None:
+        return ""
+    folder = tmp_path_factory.mktemp("ucxx")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
+    done = subprocess.run(
+        [*command, "--target", str(folder), *UCXX_PACKAGES],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+    )
+    if done.returncode != 0:
+        last = done.stdout.strip().splitlines()[-1:]
+        pytest.skip(f"ucxx is not installed and pip can't fetch it: {last}")
+    return str(folder)
 
 
 def _default_sigint():

@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import click
 
@@ -56,6 +57,11 @@ asyncio.run(main())
 print("{package}", package.__version__, "UCX", package.get_ucx_version())
 """
 _PROBE_COUNT = 16
+# Of UCX_TLS: with these alone, UCX makes no connections by address and port.
+_NO_CONNECTIONS = {
+    *("utofu", "self", "sm", "shm", "mm", "posix", "sysv"),
+    *("cma", "knem", "xpmem"),
+}
 
 
 def find(package, advice):
@@ -73,7 +79,8 @@ def enable(package, advice, *, tls, check):
     """``plugin.enable`` for a program that uses ``package``.
 
     Raises as ``plugin.enable`` does, ``ImportError`` without the package, and
-    ``RuntimeError`` when the package has made its UCP context already.
+    ``RuntimeError`` when the package has made its UCP context already.  Warns when
+    ``UCX_TLS`` has nothing that makes connections.
 
     Source: ucxx and ucx-py, core.py.
     """
@@ -84,6 +91,14 @@ def enable(package, advice, *, tls, check):
             f"{package} has made its UCP context already, which keeps the transports "
             f"it has: call enable() before {package} is used, or {package}.reset() "
             "before enable()"
+        )
+    allowed = os.environ.get("UCX_TLS") or tls or "all"
+    if set(allowed.split(",")) <= _NO_CONNECTIONS:
+        warnings.warn(
+            f"UCX_TLS={allowed} has no tcp, without which {package} makes no "
+            f"connections by address and port; use UCX_TLS={plugin.SOCKADDR_TLS}",
+            RuntimeWarning,
+            stacklevel=3,
         )
     return plugin.enable(tls=tls, check=check)
 

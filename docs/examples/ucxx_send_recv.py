@@ -37,6 +37,8 @@ async def server():
     listener = ucxx.create_listener(serve)
     world.put("port", listener.port)
     await finished.wait()
+    while listener.active_clients:
+        await asyncio.sleep(0)
 
 
 async def client():

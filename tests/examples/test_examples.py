@@ -175,47 +175,67 @@ def test_glue_tag(run):
         assert lines[rank] == [said]
 
 
-def test_ucxx(run):
-    lines = run("ucxx_send_recv.py")
-    if importlib.util.find_spec("ucxx") is None:
-        assert all(
-            line.startswith("skipped: ucxx is not") for (line,) in lines.values()
-        )
-        pytest.skip(lines[0][0])
+def test_ucxx(run, ucxx_path):
+    lines = run("ucxx_send_recv.py", PYTHONPATH=ucxx_path, UCX_WARN_UNUSED_ENV_VARS="n")
     assert lines == {1: ["8000000 bytes came back, reversed"]}
 
 
-def test_dask(run):
-    lines = run("dask_cluster.py")[0]
-    if importlib.util.find_spec("distributed_ucxx") is None:
-        assert lines == ["skipped: distributed_ucxx is not installed (docs/ucxx.md)"]
-        pytest.skip(lines[0])
-    assert lines[-1] == f"ucxx: the sum is {sum(range(1_000_000))}"
+@pytest.mark.parametrize("name", ["ucxx", "distributed_ucxx"])
+def test_missing_packages_are_said(run, name):
+    """Where the package is not there; a Python without it runs the example."""
+    if importlib.util.find_spec(name) is not None:
+        pytest.skip(f"{name} is installed")
+    example = "ucxx_send_recv.py" if name == "ucxx" else "dask_cluster.py"
+    for lines in run(example).values():
+        assert lines[0].startswith(f"skipped: {name} is not installed")
+        assert "docs/ucxx.md" in lines[0] and len(lines) == 1
 
 
 @pytest.fixture(scope="session")
-def mpi4py_path(tmp_path_factory):
-    """Folder to put into the path for mpi4py; "" when it is installed."""
-    if importlib.util.find_spec("mpi4py") is not None:
-        return ""
-    folder = tmp_path_factory.mktemp("mpi4py")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
-    command += ["--target", str(folder), "mpi4py>=4"]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        pytest.skip(f"pip can't fetch mpi4py: {done.stderr[-500:]}")
-    return str(folder)
+def pip_target(tmp_path_factory):
+    """pip_target(package, *words) -> folder for the path; "" when it is installed."""
+
+    def install(package, *words):
+        if importlib.util.find_spec(package) is not None:
+            return ""
+        folder = tmp_path_factory.mktemp(package)
+        command = [sys.executable, "-m", "pip", "install", "--quiet"]
+        command += ["--disable-pip-version-check", "--only-binary", ":all:"]
+        done = subprocess.run(
+            [*command, "--target", str(folder), *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        if done.returncode != 0:
+            pytest.skip(f"pip can't fetch {package}: {done.stderr[-500:]}")
+        return str(folder)
+
+    return install
 
 
-def test_mpi4py(run, mpi4py_path):
+def test_dask(run, pip_target, ucxx_path):
+    folders = [
+        ucxx_path,
+        pip_target("distributed_ucxx", "--no-deps", "distributed-ucxx-cu12"),
+        pip_target("distributed", "distributed"),
+    ]
+    lines = run(
+        "dask_cluster.py",
+        PYTHONPATH=os.pathsep.join(filter(None, folders)),
+        UCX_WARN_UNUSED_ENV_VARS="n",
+        UCX_UTOFU_STATS="y",
+    )[0]
+    assert f"ucxx: the sum is {sum(range(1_000_000))}" in lines, lines
+
+
+def test_mpi4py(run, pip_target):
     """Over MPICH, which the tests need anyway; utofu carried the messages."""
     environment = ucp_glue.environment({}, tls="utofu")
     lines = run(
         "mpi4py_ring.py",
-        PYTHONPATH=mpi4py_path,
+        PYTHONPATH=pip_target("mpi4py", "--no-deps", "mpi4py>=4"),
         HYDRA_LAUNCHER="fork",
         UCX_UTOFU_STATS="y",
         **environment,

@@ -2,15 +2,14 @@
 """ucxx over utofu: ``ucp_glue.ucxx`` and ``python -m ucp_glue.ucxx``.
 
 ucxx pins a UCX that is older than the one of this package, so plain pip can't put
-both into one environment in one step.  Where it is not installed, the tests put it
-into a folder of their own, without what it depends on but its own libraries.
+both into one environment in one step.  Where it is not installed, the fixture ucxx_path
+puts it into a folder of its own.
 """
 
 import importlib
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -19,41 +18,6 @@ import ucp_glue
 import ucp_glue.ucxx
 
 pytestmark = pytest.mark.timeout(600)
-
-# What "import ucxx" needs apart from NumPy and UCX.
-PACKAGES = (
-    "ucxx-cu12",
-    "libucxx-cu12",
-    "librmm-cu12",
-    "rmm-cu12",
-    "rapids-logger",
-    "cuda-bindings<13",
-    "cuda-core<2",
-    "cuda-pathfinder",
-    "nvidia-ml-py",
-)
-
-
-@pytest.fixture(scope="session")
-def ucxx_path(tmp_path_factory):
-    """Folder to put into the path for ucxx; "" when it is installed."""
-    if importlib.util.find_spec("ucxx") is not None:
-        return ""
-    folder = tmp_path_factory.mktemp("ucxx")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
-    done = subprocess.run(
-        [*command, "--target", str(folder), *PACKAGES],
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=500,
-    )
-    if done.returncode != 0:
-        last = done.stdout.strip().splitlines()[-1:]
-        pytest.skip(f"ucxx is not installed and pip can't fetch it: {last}")
-    return str(folder)
 
 
 @pytest.fixture
@@ -232,6 +196,18 @@ def test_enable(processes, env, before, said):
     lines = output.splitlines()
     assert said in lines and "45" in lines, output
     assert sum(messages(output)) >= 1, output
+
+
+@pytest.mark.parametrize("tls", ["utofu,self", "utofu,tcp", "^sysv", "all"])
+def test_enable_says_that_tcp_is_missing(processes, env, tls):
+    """Else the first connection ends with a bare TimeoutError after seconds."""
+    env["UCX_TLS"] = tls
+    code = "import ucp_glue.ucxx\nucp_glue.ucxx.enable(check=False)"
+    output = python(processes, env, "-c", code)
+    if tls == "utofu,self":
+        assert "<string>:2: RuntimeWarning: UCX_TLS=utofu,self has no tcp" in output
+    else:
+        assert "Warning" not in output
 
 
 def test_enable_is_too_late(processes, env):

@@ -230,3 +230,14 @@ def test_closing_the_endpoint_ends_queued_messages(net):
     assert request.done and request.status < 0
     with pytest.raises(Exception, match="CANCELED"):
         request.result()
+
+
+def test_timeout_says_that_messages_were_dropped(net):
+    """One that came before there was a stream for it."""
+    with pytest.raises(TimeoutError) as caught:
+        net.iface.messages(6).get(timeout=0.1)
+    assert "dropped" not in str(caught.value)
+    net.ep.am(5, b"too early").wait(PATIENCE)
+    until(net.iface, lambda: net.iface.stats()["dropped"] == 1)
+    with pytest.raises(TimeoutError, match="the iface dropped 1 before.*stream yet"):
+        net.iface.messages(5).get(timeout=0.1)
