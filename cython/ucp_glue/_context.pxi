@@ -246,7 +246,11 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
         return self
 
     def __exit__(self, kind, value, traceback):
-        self.close(force=kind is not None)
+        try:
+            self.close(force=kind is not None)
+        except BufferError:
+            if kind is None:    # else what stopped the block comes first
+                raise
 
     def __del__(self):
         if self.context != NULL and self.generation == fork_generation:

@@ -151,8 +151,8 @@ cdef class Memory:
             return
         self.check()
         if self.allocated and self.num_exports:
-            raise BufferError(f"{self!r} has {self.num_exports} views; release "
-                              "them first")
+            raise BufferError(f"{self!r} has {self.num_exports} views; delete "
+                              "the arrays and memoryviews of it first")
         self.context.memories.discard(self)
         text = repr(self)
         status = unmap_status(self)
@@ -163,7 +163,11 @@ cdef class Memory:
         return self
 
     def __exit__(self, *exc):
-        self.close()
+        try:
+            self.close()
+        except BufferError:
+            if not exc or exc[0] is None:   # else what stopped the block comes first
+                raise
 
     def __del__(self):
         if self.memh != NULL and self.context.generation == fork_generation:

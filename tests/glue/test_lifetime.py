@@ -283,3 +283,25 @@ assert request.wait(PATIENCE) == 1
 ctx.close()
 """
     )
+
+
+def test_what_stopped_a_block_comes_out(script):
+    """Not that its memory was still in use; that is said when nothing else is."""
+    script("""
+class Mistake(Exception):
+    pass
+
+for kind in (Mistake, BufferError):
+    try:
+        with ucp_glue.Context() as ctx, ctx.worker() as worker, ctx.alloc(100) as memory:
+            view = np.frombuffer(memory, np.uint8)
+            if kind is Mistake:
+                raise Mistake
+    except kind as error:
+        assert error.__context__ is None, error
+        assert kind is Mistake or "1 views; delete the arrays" in str(error), error
+    else:
+        raise AssertionError("nothing came out")
+    del view
+    ctx.close()
+""")
