@@ -23,7 +23,7 @@ async def serve(worker, eps, questions):
     for rank in range(1, world.size):
         data = np.empty(SIZE)
         await worker.tag_recv(data, tag=rank)
-        eps[rank].tag_send(data * 2, tag=rank).wait(60)
+        await eps[rank].tag_send(data * 2, tag=rank)
     left = world.size - 1
     async for question in questions:
         numbers = np.frombuffer(question.data)
