@@ -204,7 +204,7 @@ print(f"up to {max(bandwidths[32]):.2f} GB/s; 8 bytes take {latencies[0]:.1f} us
 #
 # A message has an ID, a header and a payload, and calls a handler at the target: there
 # something has to run. An iface works inside `progress()`, `wait()` and `get()`, the
-# sender's too: so wait for a message before doing something else for long.
+# sender's too: so flush before doing something else for long.
 
 # %%
 received = []
@@ -321,7 +321,8 @@ with MemoryDomain() as md, Iface(md) as iface:
     messages = iface.messages(1)
     addresses = world.allgather(iface.address)
     with Endpoint(iface, addresses[(world.rank + 1) % world.size]) as ep:
-        ep.am(1, b"hello from rank %d" % world.rank).wait()
+        ep.am(1, b"hello from rank %d" % world.rank)
+        ep.flush().wait()
         print(messages.get(timeout=60).payload.decode())
         world.barrier()
 """)
