@@ -154,9 +154,10 @@ class Driver:
             return _POLL  # no descriptor, or a loop that cannot watch it
 
 
-def _wake(future, driver, request):
+def _wake(future, drivers, request):
     """A request is over: tell the future of who awaits it, if it still is there."""
-    driver.leave()
+    for driver in drivers:
+        driver.leave()
     if not future.done() and not future.get_loop().is_closed():
         future.set_result(None)
 
@@ -170,10 +171,12 @@ async def wait_for(request):
     Source: uct_tofu/_loop.py.
     """
     loop = asyncio.get_running_loop()
-    driver = request.iface._driver(loop)
+    ifaces = [request.iface, request._target()]
+    drivers = [iface._driver(loop) for iface in ifaces if iface is not None]
     future = loop.create_future()
-    driver.enter()
-    request.add_done_callback(functools.partial(_wake, future, driver))
+    for driver in drivers:
+        driver.enter()
+    request.add_done_callback(functools.partial(_wake, future, drivers))
     await future
     return request.result()
 

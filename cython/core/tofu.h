@@ -346,6 +346,10 @@ void tofu_ep_abandon(tofu_ep_t *ep);
 int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
                          size_t iface_addr_len);
 tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep);
+/* 1 while something that was accepted, with OK or with INPROGRESS, has not been
+ * posted whole: it goes from progress.  A first message that was accepted before
+ * the peer lent slots is such; a flush waits for it. */
+int tofu_ep_has_unsent(const tofu_ep_t *ep);
 
 /* One pointer per ep for the layer above. */
 void tofu_ep_set_user(tofu_ep_t *ep, void *user);

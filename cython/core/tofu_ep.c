@@ -117,6 +117,11 @@ int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
            (address.incarnation == ep->peer->incarnation);
 }
 
+int tofu_ep_has_unsent(const tofu_ep_t *ep)
+{
+    return (ep->flags & TOFU_EP_MORE) != 0;
+}
+
 tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep)
 {
     return ep->iface;

@@ -115,6 +115,7 @@ cdef class Request:
     cdef void settle(self, int status) noexcept
     cdef int submit(self) except -1
     cdef int confirm(self) except -1
+    cdef void become_flush(self) noexcept
     cdef void finish(self, int status) noexcept
     cdef int spin(self, long microseconds) except -1
 

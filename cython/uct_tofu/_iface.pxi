@@ -20,6 +20,10 @@ cdef void on_ep_error(void *arg, c.tofu_ep_t *ep,
 
 
 @cython.no_gc_clear
+# Address -> iface of this process: a target that has to work in the thread that waits.
+own_ifaces = weakref.WeakValueDictionary()
+
+
 cdef class Iface:
     """Iface(md, *, am_seg_size=None, rx_slots=None, rx_short_slots=None, \
 tx_bounce=None, tx_notified=None, rndv_split=None, strong_order=None, \
@@ -115,6 +119,7 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         self.generation = fork_generation
         self.md = md
         self.iface = iface
+        own_ifaces[self.address] = self
 
     def __reduce__(self):
         raise TypeError("an Iface cannot be copied or pickled; "

@@ -25,6 +25,7 @@ cdef enum:
 cdef enum:
     WAIT_US = 1000
     AWAIT_US = 10
+    OWN_TARGET_US = 20
 
 # Of spin(): polls between two looks at the clock, and after how long it lets other
 # processes run between polls: ranks may outnumber the cores.
@@ -183,6 +184,8 @@ cdef class Request:
 
         Returns what ``result`` returns.
 
+        A target that is an iface of this thread, too, makes progress with it.
+
         Raises ``TimeoutError`` (the operation goes on), ``TofuError`` when it
         failed, and whatever a callback raised.  Interruptible.  Other threads run
         meanwhile; only for the thread that owns the iface.
@@ -192,6 +195,7 @@ cdef class Request:
         cdef long budget
         cdef double deadline = 0, left
         cdef bint limited = timeout is not None
+        cdef Iface target = None
         if limited:
             left = timeout
             if left != left:
@@ -208,11 +212,28 @@ cdef class Request:
                 left = deadline - time.monotonic()
                 if left < WAIT_US * 1e-6:
                     budget = max(<long>(left * 1e6), 0)
-            self.spin(budget)
+            self.spin(budget if target is None else OWN_TARGET_US)
+            if not self.is_done:
+                target = self._target()
+                if target is not None:
+                    target.progress()
             PyErr_CheckSignals()
             if (limited and not (self.is_done or self.unconfirmed)
                     and time.monotonic() >= deadline):
                 raise TimeoutError(f"{self!r} after {timeout} s: {self.words()}")
+
+    def _target(self):
+        """The iface that the operation goes to, if it is another one of this
+        thread; None."""
+        cdef Iface target
+        if self.ep is None:
+            return None
+        target = own_ifaces.get(self.ep.address)
+        if (target is None or target is self.iface or target.iface == NULL
+                or target.generation != fork_generation or target.outside
+                or target.owner != PyThread_get_thread_ident()):
+            return None
+        return target
 
     def __await__(self):
         if self.unconfirmed:
@@ -425,7 +446,29 @@ cdef class Request:
                 except BaseException as exception:
                     self.iface.keep_exception(exception)
             return
+        if (status == c.TOFU_OK and self.kind == KIND_AM
+                and c.tofu_ep_has_unsent(self.ep.ep)):
+            # taken before the peer lent slots: it leaves from progress only
+            self.release()
+            self.become_flush()
+            return
         self.finish(status)
+
+    cdef void become_flush(self) noexcept:
+        """From now on it is a flush, of what was posted before."""
+        cdef Endpoint ep = self.ep
+        self.unconfirmed = False
+        self.kind = KIND_FLUSH
+        self.length = 0
+        self.flags = 0
+        self.cover = ep.seq
+        ep.flusher = self
+        try:
+            self.submit()
+        except TofuError:
+            pass                # it is this request's own status
+        except BaseException as exception:
+            self.iface.keep_exception(exception)
 
     cdef int confirm(self) except -1:
         """See to it that a put without a notice is found to be over."""
@@ -451,16 +494,7 @@ cdef class Request:
                 ep.flusher.joined = []
             ep.flusher.joined.append(self)
             return 0
-        self.unconfirmed = False
-        self.kind = KIND_FLUSH
-        self.length = 0
-        self.flags = 0
-        self.cover = ep.seq
-        ep.flusher = self
-        try:
-            self.submit()
-        except TofuError:
-            pass                # it is this request's own status
+        self.become_flush()
         return 0
 
     cdef void finish(self, int status) noexcept:
