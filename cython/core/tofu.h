@@ -215,7 +215,9 @@ typedef struct tofu_iface_config {
                                      (default 0); all else has it always */
     int           early_complete; /* look once, after posting put_zcopy, get_zcopy
                                      or a fetching atomic, whether it is done:
-                                     then it returns TOFU_OK (default 1) */
+                                     then it returns TOFU_OK (default 1).  A get of
+                                     4096 bytes and more is not looked at: UCP's
+                                     users rely on it to complete in progress */
     unsigned      wakeup_timer_us; /* how long an armed event descriptor sleeps
                                      when nobody would wake it: 1 to 100000
                                      (default 1000) */

@@ -18,7 +18,7 @@ CYTHON = HERE.parents[1] / "cython"
 
 # program -> its cases; how many seconds each may take, the program says
 CASES = {
-    "rma": ["put_get", "iov_split", "big", "atomics", "early", "nothing"],
+    "rma": ["put_get", "iov_split", "big", "atomics", "early", "late", "nothing"],
     "memory": ["refusals", "memory", "threads"],
     "am": ["lengths", "empty", "storm2", "storm4", "sleeper", "crowd"],
     "credit": ["table_full", "quick_sender", "second_waiter"],
@@ -37,8 +37,8 @@ CASES = {
         "killed_senders", "orderly_end", "successors", "gone_memory", "forged", "fuzz",
     ],
     "tnis": [
-        "stripe", "stripe_parts", "neighbour", "fence_stripe", "spread",
-        "killed_stripe", "exhausted",
+        "stripe", "stripe_parts", "neighbour", "late_single", "late_stripe",
+        "fence_stripe", "spread", "killed_stripe", "exhausted",
     ],
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],

@@ -462,6 +462,7 @@ static void finish(struct ctx *ctx, struct done *done, tofu_status_t status,
         CHECK_EQ(done->called, 0);
     } else {
         CHECK_EQ(status, TOFU_INPROGRESS);
+        CHECK_EQ(done->called, 0); /* but by progress */
         CHECK_OK(done_wait(ctx, done));
     }
 }
@@ -564,6 +565,46 @@ static void nothing(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* A large get is never complete when it returns, and its completion is called by
+ * progress; a smaller one may be.  Of this process, where all is done at once. */
+static void late(struct ctx *ctx)
+{
+    static const size_t sizes[] = {4095, 4096, 65536, 1 << 20};
+    enum { ROUNDS = 300 };
+    size_t      most = sizes[3], i, round;
+    unsigned    at_once;
+    tofu_mem_t  *memh;
+    struct done done;
+    char        *buffer;
+
+    core_early = 1;
+    core_open(ctx, NULL, most);
+    buffer = malloc(most);
+    CHECK_OK(tofu_mem_reg(ctx->md, buffer, most, 0, &memh));
+    for (i = 0; i < sizeof(sizes) / sizeof(*sizes); ++i) {
+        fill(ctx->window, sizes[i], i);
+        at_once = 0;
+        for (round = 0; round < ROUNDS; ++round) {
+            tofu_iov_t iov = {buffer, sizes[i], memh, 0, 1};
+
+            memset(buffer, 0, 64);
+            done_init(&done);
+            finish(ctx, &done,
+                   (tofu_status_t)RETRY(ctx, tofu_ep_get_zcopy(
+                                                     ctx->ep[0], &iov, 1,
+                                                     (uintptr_t)ctx->window,
+                                                     ctx->rkey[0], &done.comp)),
+                   &at_once);
+            CHECK(matches(buffer, 64, i));
+        }
+        CHECK(matches(buffer, sizes[i], i));
+        CHECK_EQ(at_once > 0, sizes[i] < 4096);
+    }
+    CHECK_OK(tofu_mem_dereg(memh));
+    free(buffer);
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -572,6 +613,7 @@ int main(int argc, char **argv)
         {"big", 2, 60, big, 0},
         {"atomics", 3, 60, atomics, 0},
         {"early", 2, 60, early, 0},
+        {"late", 1, 60, late, 0},
         {"nothing", 2, 60, nothing, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));

@@ -136,6 +136,47 @@ static void neighbour(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* Large gets are never complete when they return, by one way or by several. */
+static void late_from(struct ctx *ctx, const char *coords)
+{
+    enum { ROUNDS = 100 };
+    size_t      length = 256 << 10;
+    tofu_mem_t  *memh;
+    void        *address;
+    struct done done;
+    int         round;
+
+    be_at((ctx->rank == 0) ? "0,0,0,0,0,0" : coords);
+    core_early = 1;
+    open_with(ctx, 0, 0, length);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    length = 256 << 10;
+    for (round = 0; (ctx->rank == 0) && (round < ROUNDS); ++round) {
+        tofu_iov_t iov = {address, length, memh, 0, 1};
+
+        done_init(&done);
+        CHECK_EQ(RETRY(ctx, tofu_ep_get_zcopy(ctx->ep[1], &iov, 1,
+                                              ctx->shared->rank[1].base,
+                                              ctx->rkey[1], &done.comp)),
+                 TOFU_INPROGRESS);
+        CHECK_EQ(done.called, 0);
+        CHECK_OK(done_wait(ctx, &done));
+    }
+    core_barrier(ctx);
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
+static void late_single(struct ctx *ctx)
+{
+    late_from(ctx, "0,0,0,1,0,0");
+}
+
+static void late_stripe(struct ctx *ctx)
+{
+    late_from(ctx, "1,0,0,1,1,1");
+}
+
 /* What comes after a fence comes after all parts of what was before it. */
 static void fence_stripe(struct ctx *ctx)
 {
@@ -328,6 +369,8 @@ int main(int argc, char **argv)
         {"stripe", 2, 40, stripe, 0},
         {"stripe_parts", 2, 40, stripe_parts, 0},
         {"neighbour", 2, 20, neighbour, 0},
+        {"late_single", 2, 40, late_single, 0},
+        {"late_stripe", 2, 40, late_stripe, 0},
         {"fence_stripe", 2, 40, fence_stripe, 0},
         {"spread", 7, 40, spread, 0},
         {"killed_stripe", 3, 40, killed_stripe, 1 << 1},
