@@ -32,8 +32,8 @@ CASES = {
         "many_ifaces",
     ],
     "fail": [
-        "killed_target", "killed_silent", "killed_idle", "killed_receiver",
-        "killed_before_grant",
+        "killed_target", "killed_silent", "killed_idle", "never_there",
+        "killed_receiver", "killed_before_grant",
         "killed_senders", "orderly_end", "successors", "gone_memory", "forged", "fuzz",
     ],
     "tnis": [

@@ -58,6 +58,20 @@ static void die(void)
     }
 }
 
+/* Rank 0 has an answer of rank 1, which lives until then. */
+static void meet(struct ctx *ctx)
+{
+    uint64_t value = 0;
+
+    if (ctx->rank == 0) {
+        CHECK_OK(RETRY(ctx, tofu_ep_put_short(ctx->ep[1], &value, 8,
+                                              ctx->shared->rank[1].base,
+                                              ctx->rkey[1])));
+        core_flush(ctx, ctx->ep[1]);
+    }
+    core_barrier_asleep(ctx);
+}
+
 /* Ranks 0 and 2 go on without rank 1 (the barriers of core_close need all). */
 static void check_rank_2_works(struct ctx *ctx)
 {
@@ -130,6 +144,7 @@ static void killed_target(struct ctx *ctx)
     unsigned           n = 0, i;
 
     core_open(ctx, NULL, 65536);
+    meet(ctx);
     if (ctx->rank == 1) {
         core_usleep(100000);
         die();
@@ -176,6 +191,7 @@ static void killed_silent(struct ctx *ctx)
     struct done done;
 
     core_open(ctx, NULL, 65536);
+    meet(ctx);
     if (ctx->rank == 1) {
         core_barrier_asleep(ctx);
         die();
@@ -240,10 +256,91 @@ static void killed_idle(struct ctx *ctx)
     leave(ctx);
 }
 
+/* One operation to rank r; what it returns. */
+static tofu_status_t use(struct ctx *ctx, int r, const char *what,
+                         struct done *done)
+{
+    tofu_iov_t iov   = {ctx->window, 8192, ctx->window_memh, 0, 1};
+    uint64_t   value = 1, base = ctx->shared->rank[r].base;
+
+    if (!strcmp(what, "put")) {
+        return tofu_ep_put_short(ctx->ep[r], &value, 8, base, ctx->rkey[r]);
+    }
+    if (!strcmp(what, "get")) {
+        return tofu_ep_get_zcopy(ctx->ep[r], &iov, 1, base, ctx->rkey[r],
+                                 &done->comp);
+    }
+    if (!strcmp(what, "am")) {
+        return tofu_ep_am_short(ctx->ep[r], 1, 0, NULL, 0);
+    }
+    return tofu_ep_check(ctx->ep[r]);
+}
+
+/* It fails with the status, and so does all that follows on the ep. */
+static void use_failed(struct ctx *ctx, int r, const char *what,
+                       tofu_status_t expected)
+{
+    unsigned      errors = ctx->ep_errors;
+    struct done   done;
+    tofu_status_t status;
+
+    CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[r].address, 0,
+                            &ctx->ep[r]));
+    done_init(&done);
+    /* messages wait for slots, which nobody lends any more */
+    WAIT_FOR(ctx, 10, ((status = use(ctx, r, what, &done)) !=
+                       TOFU_ERR_NO_RESOURCE));
+    if (status == TOFU_INPROGRESS) {
+        CHECK_EQ(done_wait(ctx, &done), expected);
+    }
+    WAIT_FOR(ctx, 10, ctx->ep_errors == errors + 1);
+    CHECK_EQ(ctx->failed_status, expected);
+    CHECK_EQ(tofu_ep_check(ctx->ep[r]), expected);
+    CHECK_EQ(tofu_ep_flush(ctx->ep[r], 0, NULL), expected);
+    tofu_ep_destroy(ctx->ep[r]);
+    ctx->ep[r] = NULL;
+}
+
+/* The address of somebody who had gone before anything was sent to him is, for all
+ * that an initiator can tell, the address of nobody: no answer in time, not a
+ * connection that broke.  Who had sent us a message is known. */
+static void never_there(struct ctx *ctx)
+{
+    static const char *const what[] = {"put", "get", "am", "check"};
+    unsigned                 i;
+
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+    if (ctx->rank == 2) {
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+    } else if (ctx->rank == 0) {
+        WAIT_FOR(ctx, 10, am_seen == 1);
+    }
+    core_barrier_asleep(ctx);
+    if (ctx->rank != 0) {
+        leave(ctx);
+        atomic_fetch_add(&ctx->shared->word[1], 1);
+        return;
+    }
+    while (atomic_load(&ctx->shared->word[1]) < 2) {
+        core_usleep(1000);
+    }
+    for (i = 1; i < 3; ++i) {
+        tofu_ep_destroy(ctx->ep[i]);
+    }
+    for (i = 0; i < 4; ++i) {
+        use_failed(ctx, 1, what[i], TOFU_ERR_ENDPOINT_TIMEOUT);
+        use_failed(ctx, 2, what[i], TOFU_ERR_CONNECTION_RESET);
+    }
+    leave(ctx);
+}
+
 /* The receiver of messages is killed: when it had lent slots, or before. */
 static void killed_receiver_at(struct ctx *ctx, int before_grant)
 {
     core_open(ctx, NULL, 65536);
+    meet(ctx);
     if (ctx->rank == 1) {
         if (!before_grant) {
             CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
@@ -698,6 +795,7 @@ int main(int argc, char **argv)
         {"killed_target", 3, 60, killed_target, 2},
         {"killed_silent", 3, 60, killed_silent, 2},
         {"killed_idle", 3, 60, killed_idle, 2},
+        {"never_there", 3, 60, never_there, 0},
         {"killed_receiver", 3, 60, killed_receiver, 2},
         {"killed_before_grant", 3, 60, killed_before_grant, 2},
         {"killed_senders", 9, 60, killed_senders, 0x1e},
