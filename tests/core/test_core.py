@@ -49,6 +49,7 @@ SANITIZED = [
     ("flow", "churn"), ("flow", "pending"), ("flow", "first"), ("order", "abandoned"),
     ("keep", "keep_churn"), ("keep", "given_back"), ("keep", "alignment"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
+    ("fail", "never_there"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
     ("credit", "quick_sender"), ("credit", "second_waiter"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
