@@ -19,11 +19,11 @@ cdef void on_ep_error(void *arg, c.tofu_ep_t *ep,
         iface.keep_exception(exception)
 
 
-@cython.no_gc_clear
 # Address -> iface of this process: a target that has to work in the thread that waits.
 own_ifaces = weakref.WeakValueDictionary()
 
 
+@cython.no_gc_clear
 cdef class Iface:
     """Iface(md, *, am_seg_size=None, rx_slots=None, rx_short_slots=None, \
 tx_bounce=None, tx_notified=None, rndv_split=None, strong_order=None, \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Endpoint.am, handlers, views of messages, streams."""
 
+import asyncio
 import gc
 import struct
 
@@ -10,6 +11,7 @@ from core_support import PATIENCE, loopback, queued_message, until
 
 from uct_tofu import (
     Endpoint,
+    Iface,
     TofuBufferError,
     TofuCallerError,
     TofuClosedError,
@@ -42,6 +44,37 @@ def test_messages_of_every_size_arrive_whole_and_in_order(net, view, header):
         net.ep.am(7, _payload(size), header=header)
     until(net.iface, lambda: len(got) == len(SIZES))
     assert got == [(header, _payload(size)) for size in SIZES]
+
+
+def test_first_message_left_when_its_request_is_done(net):
+    """Who waited for the first message may end, or do something else for ever."""
+    got = []
+    with Iface(net.md) as sender:
+        net.iface.set_message_handler(1, lambda header, payload: got.append(payload))
+        with Endpoint(sender, net.iface.address) as ep:
+            request = ep.am(1, b"first")
+            assert not request.done
+            request.wait(PATIENCE)  # the target is this thread's: it works, too
+            assert sender.stats()["am_tx"] == 1
+            assert ep.am(1, b"second").done
+    until(net.iface, lambda: len(got) == 2)
+    assert got == [b"first", b"second"]
+
+
+def test_awaited_first_message_needs_no_help(net):
+    """The target is an iface of the same thread that nobody else drives."""
+    got = []
+    net.iface.set_message_handler(1, lambda header, payload: got.append(payload))
+
+    async def send():
+        with Iface(net.md) as sender, Endpoint(sender, net.iface.address) as ep:
+            await asyncio.wait_for(_am(ep), PATIENCE)
+
+    async def _am(ep):
+        await ep.am(1, b"first")
+
+    asyncio.run(send())
+    until(net.iface, lambda: got == [b"first"])
 
 
 def test_large_messages_of_several_endpoints_mix(net):

@@ -107,9 +107,13 @@ def test_closing_the_endpoint_ends_what_is_not_known_to_be_over(net):
 
 WAITER = """
 from uct_tofu import Endpoint, Iface, MemoryDomain
-import os, signal
+import threading
 with MemoryDomain() as md, Iface(md) as iface, Iface(md) as idle:
-    # The peer never progresses, so that its slots run out and the last waits.
+    # The peer never progresses, not even as one of the thread that waits, so that
+    # its slots run out and the last waits.
+    thread = threading.Thread(target=idle.claim)
+    thread.start()
+    thread.join()
     with Endpoint(iface, idle.address) as ep:
         while True:
             request = ep.am(1, bytes(8000))
@@ -121,6 +125,7 @@ with MemoryDomain() as md, Iface(md) as iface, Iface(md) as idle:
             request.wait()
         except KeyboardInterrupt:
             print("interrupted", flush=True)
+    idle.claim()
 """
 
 
@@ -235,9 +240,13 @@ def test_waiting_lets_other_threads_run(net):
         thread = threading.Thread(target=count)
         with Endpoint(iface, net.iface.address) as ep:
             stuck = queued_message(ep, 1, bytes(8000))
+            owner = threading.Thread(target=net.iface.claim)
+            owner.start()
+            owner.join(PATIENCE)
             thread.start()
             with pytest.raises(TimeoutError):
-                stuck.wait(0.5)  # net.iface makes no progress
+                stuck.wait(0.5)  # net.iface is another thread's: it makes no progress
+            net.iface.claim()
             told.set()
             thread.join(PATIENCE)
             assert len(counted) > 5
