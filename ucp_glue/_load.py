@@ -37,7 +37,7 @@ def extension():
     Source: ld.so(8), UCX_PLUGIN_PATH, the libucx-cu12 wheel.
     """
     with contextlib.suppress(ImportError, RuntimeError):
-        plugin.enable()
+        plugin.bring(check=False)
     with contextlib.suppress(ImportError):
         if not _has_ucp() and not _from_search_path():
             importlib.import_module("libucx").load_library()

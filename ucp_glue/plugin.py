@@ -200,9 +200,6 @@ def enable(*, tls=SOCKADDR_TLS, check=True):
 
     Source: UCX v1.22, src/ucs/sys/module.c; UCX_TLS.
     """
-    os.environ["UCX_PLUGIN_PATH"] = _paths.prepend_path(
-        str(_paths.plugin_dir()), os.environ.get("UCX_PLUGIN_PATH")
-    )
     if tls is not None:
         os.environ.setdefault("UCX_TLS", tls)
     if tls_excludes(os.environ.get("UCX_TLS")):
@@ -212,6 +209,20 @@ def enable(*, tls=SOCKADDR_TLS, check=True):
             RuntimeWarning,
             stacklevel=2,
         )
+    return bring(check=check)
+
+
+def bring(*, check):
+    """What ``enable`` does but for ``UCX_TLS``: the plugin's directory, and
+    registration where UCX is loaded.
+
+    Parameters, result, errors and rules as of ``enable``.
+
+    Source: UCX v1.22, src/ucs/sys/module.c.
+    """
+    os.environ["UCX_PLUGIN_PATH"] = _paths.prepend_path(
+        str(_paths.plugin_dir()), os.environ.get("UCX_PLUGIN_PATH")
+    )
     libucs = _loaded("libucs")
     if not libucs:
         if check:

@@ -110,7 +110,7 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
         _check_version()
         if utofu:
             try:
-                plugin.enable()
+                plugin.bring(check=False)   # looked at below
             except (RuntimeError, ImportError) as error:
                 if asks_for_utofu(tls):
                     raise
