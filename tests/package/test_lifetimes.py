@@ -88,6 +88,7 @@ def test_forgetting_in_any_order(seed):
     extra += [iface.messages(3), family["memory"].array(), data]
     # Operations that are in flight keep the iface; only progress ends them.
     until(iface, lambda: extra[4].done and extra[2].done and extra[3].done)
+    ep.flush().wait()  # the first message's request is over, too
     held = [*family.values(), *extra]
     family.clear()
     del iface, ep, remote, data

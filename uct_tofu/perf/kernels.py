@@ -110,6 +110,7 @@ def environment(
         env.pop("UCX_TLS", None)
         if layer == "ucp":
             env["UCX_TLS"] = transport
+    if layer in ("libuct", "ucp", "mpi"):  # an MPI's UCX may know no plugins
         env.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
     return env
 
@@ -183,10 +184,16 @@ def execute(command, env, timeout: float, *, what: str) -> list[dict]:
         how = "could not take the machine's time"  # the emulator goes on without
     if how is not None:
         raise KernelError(f"{what}: the kernel {how}\n{said}".rstrip())
+    # an MPI may print warnings of its UCX between the records
+    lines = [line for line in output.splitlines() if line.strip()]
+    records = [line for line in lines if line.startswith("{")]
+    said = "\n".join([said, *(line for line in lines if line not in records)]).strip()
     if said:
         print(f"{what}: {said}", file=sys.stderr)
     try:
-        return [json.loads(line) for line in output.splitlines() if line.strip()]
+        if not records:
+            raise ValueError
+        return [json.loads(line) for line in records]
     except ValueError:
         raise KernelError(f"{what}: the kernel printed\n{output}{said}") from None
 
