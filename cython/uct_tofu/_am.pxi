@@ -133,8 +133,9 @@ cdef class _Partial:
             self.received += piece
             data += piece
             length -= piece
-        memcpy(PyBytes_AS_STRING(self.payload) + (self.received - header_length),
-               data, length)
+        if length > 0:
+            memcpy(PyBytes_AS_STRING(self.payload)
+                   + (self.received - header_length), data, length)
         self.received += length
 
 

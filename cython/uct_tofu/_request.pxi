@@ -42,14 +42,16 @@ cdef struct pack_arg_t:
 cdef size_t pack_copy(void *dest, void *arg) noexcept nogil:
     """The data is one piece: copy it."""
     cdef pack_arg_t *pack = <pack_arg_t *>arg
-    memcpy(dest, pack.data, pack.length)
+    if pack.length > 0:         # no bytes may be at NULL
+        memcpy(dest, pack.data, pack.length)
     return pack.length
 
 
 cdef void unpack_copy(void *arg, const void *data,
                       size_t length) noexcept nogil:
     """arg is the storage of the result, which has the length asked for."""
-    memcpy(arg, data, length)
+    if length > 0:              # no bytes may be at NULL
+        memcpy(arg, data, length)
 
 
 cdef inline long now_us() noexcept nogil:
