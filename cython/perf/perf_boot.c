@@ -5,12 +5,14 @@
  *
  * Without --rendezvous rank 0 forks the others and has a socket to each.  With
  * --rendezvous=FILE a launcher (mpiexec, a job system) starts every process; rank
- * and number are in its environment.  Rank 0 listens, writes "port name address ..."
+ * and number are in its environment.  Rank 0 listens, writes "port key name address ..."
  * to FILE in a file system that all share, and the others connect to what answers.
+ * Only this user can read FILE; who does not know the key of this run is hung up on.
  */
 #include "perf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -20,9 +22,17 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define KEY_LENGTH 32 /* hexadecimal digits */
+
+struct hello { /* a process to rank 0, first of all */
+    char     key[KEY_LENGTH];
+    uint64_t rank;
+};
 
 static int   fds[PERF_MAX_PROCS]; /* rank 0: to each; others: [0] to rank 0 */
 static pid_t children[PERF_MAX_PROCS];
@@ -119,7 +129,7 @@ static int launcher_rank(void)
 }
 
 /* The host by its name, and by its addresses where the name leads nowhere. */
-static void write_addresses(FILE *out, int port)
+static void write_addresses(FILE *out, int port, const char *key)
 {
     struct ifaddrs *all, *one;
     char           text[256];
@@ -127,7 +137,7 @@ static void write_addresses(FILE *out, int port)
     PERF_CHECK((gethostname(text, sizeof(text)) == 0) && (getifaddrs(&all) == 0),
                "rendezvous: %s", strerror(errno));
     text[sizeof(text) - 1] = '\0';
-    fprintf(out, "%d %s", port, text);
+    fprintf(out, "%d %.*s %s", port, KEY_LENGTH, key, text);
     for (one = all; one != NULL; one = one->ifa_next) {
         if ((one->ifa_addr != NULL) && (one->ifa_addr->sa_family == AF_INET) &&
             !(one->ifa_flags & IFF_LOOPBACK) &&
@@ -140,13 +150,44 @@ static void write_addresses(FILE *out, int port)
     freeifaddrs(all);
 }
 
+static void make_key(char *key)
+{
+    uint8_t bytes[KEY_LENGTH / 2];
+    char    digits[3];
+
+    PERF_CHECK(getrandom(bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes),
+               "getrandom: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof(bytes); ++i) {
+        snprintf(digits, sizeof(digits), "%02x", bytes[i]);
+        memcpy(key + 2 * i, digits, 2);
+    }
+}
+
+/* One of the run has come: true.  Anybody can connect to a port: a stranger is not
+ * waited for, nor does he end the run. */
+static bool is_of_the_run(int peer, const char *key, struct hello *hello)
+{
+    struct timeval seconds = {.tv_sec = 5}, forever = {.tv_sec = 0};
+    uint8_t        differ  = 0;
+
+    setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &seconds, sizeof(seconds));
+    if (recv(peer, hello, sizeof(*hello), MSG_WAITALL) != (ssize_t)sizeof(*hello)) {
+        return false;
+    }
+    for (size_t i = 0; i < KEY_LENGTH; ++i) {
+        differ |= (uint8_t)(hello->key[i] ^ key[i]);
+    }
+    setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+    return differ == 0;
+}
+
 static void accept_all(struct perf_proc *proc, const char *file)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t          length  = sizeof(address);
-    char               name[4096];
-    uint64_t           rank;
-    int                fd, peer, one = 1;
+    char               name[4096], key[KEY_LENGTH];
+    struct hello       hello;
+    int                fd, peer, one = 1, missing = proc->size - 1;
     FILE               *out;
 
     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -155,20 +196,28 @@ static void accept_all(struct perf_proc *proc, const char *file)
                (getsockname(fd, (void*)&address, &length) == 0),
                "rendezvous: %s", strerror(errno));
     snprintf(name, sizeof(name), "%s.new", file);
-    out = fopen(name, "w");
+    unlink(name);
+    peer = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    out  = (peer >= 0) ? fdopen(peer, "w") : NULL;
     PERF_CHECK(out != NULL, "%s: %s", name, strerror(errno));
-    write_addresses(out, ntohs(address.sin_port));
+    make_key(key);
+    write_addresses(out, ntohs(address.sin_port), key);
     PERF_CHECK((fclose(out) == 0) && (rename(name, file) == 0), "%s: %s", file,
                strerror(errno));
-    for (int i = 1; i < proc->size; ++i) {
+    while (missing > 0) {
         peer = accept(fd, NULL, NULL);
         PERF_CHECK(peer >= 0, "accept: %s", strerror(errno));
+        if (!is_of_the_run(peer, key, &hello)) {
+            close(peer);
+            continue;
+        }
         setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        io_all(peer, &rank, sizeof(rank), false);
-        PERF_CHECK((rank > 0) && (rank < (uint64_t)proc->size) && !fds[rank],
+        PERF_CHECK((hello.rank > 0) && (hello.rank < (uint64_t)proc->size) &&
+                   !fds[hello.rank],
                    "rendezvous: rank %lu came twice, or is not one of %d",
-                   (unsigned long)rank, proc->size);
-        fds[rank] = peer;
+                   (unsigned long)hello.rank, proc->size);
+        fds[hello.rank] = peer;
+        --missing;
     }
     close(fd);
     unlink(file);
@@ -200,17 +249,20 @@ static int try_connect(const char *host, const char *port)
 
 static void connect_to(struct perf_proc *proc, const char *file)
 {
-    uint64_t rank = (uint64_t)proc->rank;
-    char     line[4096], *port, *host, *rest;
-    int      one = 1;
-    FILE     *in;
+    struct hello hello = {.rank = (uint64_t)proc->rank};
+    char         line[4096], *port, *key, *host, *rest;
+    int          one = 1;
+    FILE         *in;
 
     while ((in = fopen(file, "r")) == NULL) {
         usleep(10000); /* the alarm ends it */
     }
     PERF_CHECK(fgets(line, sizeof(line), in) != NULL, "%s is empty", file);
     fclose(in);
-    port   = strtok_r(line, " \n", &rest);
+    port = strtok_r(line, " \n", &rest);
+    key  = strtok_r(NULL, " \n", &rest);
+    PERF_CHECK((key != NULL) && (strlen(key) == KEY_LENGTH), "%s has no key", file);
+    memcpy(hello.key, key, KEY_LENGTH);
     fds[0] = -1;
     while ((port != NULL) && (fds[0] < 0) &&
            ((host = strtok_r(NULL, " \n", &rest)) != NULL)) {
@@ -218,7 +270,7 @@ static void connect_to(struct perf_proc *proc, const char *file)
     }
     PERF_CHECK(fds[0] >= 0, "rendezvous: rank 0 answers at no address of %s", file);
     setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    io_all(fds[0], &rank, sizeof(rank), true);
+    io_all(fds[0], &hello, sizeof(hello), true);
 }
 
 static void sock_start(struct perf_proc *proc)

@@ -5,6 +5,7 @@ The kernels verify what arrives (bytes, counts, order, old values of atomics), s
 run that ends well has moved its data.  No speed is judged.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -405,23 +406,54 @@ def test_processes_that_a_launcher_starts(processes, tmp_path):
 
 def test_a_host_name_that_leads_nowhere(processes, tmp_path):
     """Rank 0 is also found by its addresses."""
-    meet = tmp_path / "meet"
+    meet, key = tmp_path / "meet", "0123456789abcdef" * 2
     command = [*kernels.kernel("uct"), "--test=am_lat", f"--rendezvous={meet}"]
     env = {**kernels.environment("uct", "utofu"), "PMIX_RANK": "1"}
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(100)
         port = server.getsockname()[1]
-        meet.write_text(f"{port} no-such-host.invalid 127.0.0.1\n")
+        meet.write_text(f"{port} {key} no-such-host.invalid 127.0.0.1\n")
         process = processes.start(command, env=env)
         peer, _ = server.accept()
         with peer:
             peer.settimeout(100)
-            assert struct.unpack("=Q", peer.recv(8, socket.MSG_WAITALL)) == (1,)
+            hello = peer.recv(40, socket.MSG_WAITALL)
+            assert struct.unpack("=32sQ", hello) == (key.encode(), 1)
     output, _ = process.communicate(timeout=100)
     assert process.returncode == 1 and "the other process is gone" in output
-    meet.write_text(f"{port} no-such-host.invalid\n")
+    meet.write_text(f"{port} {key} no-such-host.invalid\n")
     code, output = processes.run(command, env=env, timeout=100)
     assert code == 1 and "answers at no address" in output
+    meet.write_text(f"{port} no-such-host.invalid\n")
+    code, output = processes.run(command, env=env, timeout=100)
+    assert code == 1 and "has no key" in output
+
+
+def test_a_stranger_at_the_rendezvous(processes, tmp_path):
+    """Who does not know the key is hung up on, and the run goes on."""
+    meet = tmp_path / "meet"
+    env = kernels.environment("uct", "utofu")
+    command = [*kernels.kernel("uct"), "--test=am_lat", "--iterations=100"]
+    command += [f"--rendezvous={meet}"]
+    first = processes.start(command, env={**env, "PMIX_RANK": "0"})
+    deadline = time.monotonic() + 100
+    while not meet.exists():
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    assert meet.stat().st_mode & 0o077 == 0
+    port, key = meet.read_text().split()[:2]
+    wrong = bytes(reversed(key.encode()))
+    for hello in (b"", b"x", struct.pack("=32sQ", wrong, 1), wrong + b"\0" * 100):
+        with socket.create_connection(("127.0.0.1", int(port)), 100) as stranger:
+            stranger.sendall(hello)
+            stranger.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+    second = processes.start(command, env={**env, "PMIX_RANK": "1"})
+    output, _ = first.communicate(timeout=100)
+    second.communicate(timeout=100)
+    assert (first.returncode, second.returncode) == (0, 0), output
+    assert json.loads(output)["iterations"] == 100
 
 
 def test_a_launcher_starts_the_processes(monkeypatch, tmp_path):
