@@ -180,6 +180,11 @@ def test_paper_without_an_mpi_and_without_more(runner, run_perf, tmp_path):
     absent = result.LAYERS
     done = run_perf("paper", tmp_path / "c")
     assert done.exit_code == 2
+    # what was measured before is not lost by a run that measures nothing
+    before = (tmp_path / "b" / "results.jsonl").read_bytes()
+    done = run_perf("paper", tmp_path / "b")
+    assert done.exit_code == 2 and "nothing could be measured" in done.output
+    assert (tmp_path / "b" / "results.jsonl").read_bytes() == before
 
 
 def test_on_the_machine_there_is_one_mode():

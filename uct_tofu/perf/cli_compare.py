@@ -144,28 +144,38 @@ def _modes():
     return ("fast",) if kind == "tofu" else ("fast", "timed")
 
 
-_plan_options = (
-    click.option("-r", "--repeats", type=click.IntRange(1), default=3),
-    click.option(
-        "--seconds",
-        type=click.FloatRange(0, min_open=True),
-        default=0.2,
-        help="Of one repeat of one size.",
-    ),
-    click.option(
-        "--limit",
-        type=click.FloatRange(0, min_open=True),
-        default=480.0,
-        show_default=True,
-        help="Begin no further measurement after so many seconds.",
-    ),
-)
+def _with_plan(repeats):
+    """The options of a Plan; ``repeats`` is the default of the first."""
+    options = (
+        click.option(
+            "-r",
+            "--repeats",
+            type=click.IntRange(1),
+            default=repeats,
+            show_default=True,
+        ),
+        click.option(
+            "--seconds",
+            type=click.FloatRange(0, min_open=True),
+            default=0.2,
+            show_default=True,
+            help="Of one repeat of one size.",
+        ),
+        click.option(
+            "--limit",
+            type=click.FloatRange(0, min_open=True),
+            default=480.0,
+            show_default=True,
+            help="Begin no further measurement after so many seconds.",
+        ),
+    )
 
+    def decorate(function):
+        for option in reversed(options):
+            function = option(function)
+        return function
 
-def _with_plan(function):
-    for option in reversed(_plan_options):
-        function = option(function)
-    return function
+    return decorate
 
 
 @click.command()
@@ -177,15 +187,16 @@ def _with_plan(function):
     type=click.Path(),
     help="Measure nothing: draw these files of records; repeatable.",
 )
-@_with_plan
+@_with_plan(repeats=5)
 def paper(folder, files, repeats, seconds, limit):
     """Make the paper's figures 4, 5 and 8 again, in FOLDER.
 
     Measures a tagged ping-pong over TCP, MPI and UCP, and the ping-pong of put and
     flag (the paper's figure 7) over uTofu, UCT and MPI, on the emulator in its fast
-    and in its timed mode, or on the machine. Writes results.jsonl, the figures as
-    PNG and SVG with the published points, report.html and report.md. The exit code
-    is 1 when something other than MPI could not be measured.
+    and in its timed mode, or on the machine. Writes results.jsonl (while it measures,
+    results.partial.jsonl), the figures as PNG and SVG with the published points,
+    report.html and report.md. The exit code is 1 when something other than MPI could
+    not be measured.
     """
     from uct_tofu.perf import compare as compared
     from uct_tofu.perf import paper as made
@@ -196,12 +207,17 @@ def paper(folder, files, repeats, seconds, limit):
         Path(folder).mkdir(parents=True, exist_ok=True)
         if not files:
             path = Path(folder) / "results.jsonl"
-            path.unlink(missing_ok=True)
+            # what was measured before stays until there is something new
+            new = path.with_name("results.partial.jsonl")
+            new.unlink(missing_ok=True)
             plan = Plan(repeats, seconds, limit)
             items = made.wanted(_modes())
-            run = made.measure_all(items, plan, path, progress=_progress)
+            run = made.measure_all(items, plan, new, progress=_progress)
             for _, reason in run.missing:
                 click.echo(f"not measured: {result.printable(reason, 500)}", err=True)
+            if not run.records:
+                _fail("paper", "nothing could be measured")
+            new.replace(path)
             files = (path,)
         for path in made.make_report(compared.load_files(files), folder, run.missing):
             click.echo(path)
@@ -215,7 +231,7 @@ def paper(folder, files, repeats, seconds, limit):
 @click.option("-o", "--output", type=click.Path(), help="Write the records.")
 @click.option("--html", "html_file", type=click.Path(), help="Write a report.")
 @click.option("--markdown", "markdown_file", type=click.Path(), help="Write a report.")
-@_with_plan
+@_with_plan(repeats=3)
 def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     """Hold the timed mode against published figures of raw uTofu.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 
@@ -124,6 +125,23 @@ def _shown():
     console.print(table)
 
 
+def _chosen(tests, layers, transports):
+    """(test, layer, transport) of each measurement."""
+    for test in tests or ("put_lat",):
+        for layer in layers or ("uct",):
+            chosen = transports or ("utofu",)
+            if layer in ("utofu", "uct", "mpi"):  # theirs is given
+                chosen = ("mpi" if layer == "mpi" else "utofu",)
+            for transport in chosen:
+                yield test, layer, transport
+
+
+def _by_test(jobs, progress, absent):
+    """The records: layers and transports of one test take turns."""
+    for _, members in itertools.groupby(jobs, key=lambda job: job.test):
+        yield from runner.in_turn(members, progress=progress, absent=absent)
+
+
 @click.command("run")
 @click.option("-t", "--test", "tests", multiple=True, help="May be repeated. [put_lat]")
 @click.option(
@@ -214,47 +232,47 @@ def run_command(
     parts of one message), -p and -o.
     """
     failed = False
+
+    def absent(_, error):
+        nonlocal failed
+        failed = True  # the others may have it
+        click.echo(f"uct-tofu perf run: {error}", err=True)
+
     try:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open(output, "a")) if output else None
             show, progress = stack.enter_context(_shown())
-            for layer in layers or ("uct",):
-                chosen = transports or ("utofu",)
-                if layer in ("utofu", "uct", "mpi"):  # theirs is given
-                    chosen = ("mpi" if layer == "mpi" else "utofu",)
-                for transport in chosen:
-                    for test in tests or ("put_lat",):
-                        try:
-                            records = runner.run(
-                                test,
-                                layer=layer,
-                                transport=transport,
-                                sizes=sizes,
-                                repeats=repeats,
-                                seconds=seconds,
-                                mode="timed" if timed else "fast",
-                                profile=timed,
-                                threads=threads,
-                                window=window,
-                                hops=hops,
-                                layout=layout if layer not in ("ucp", "mpi") else None,
-                                params=params,
-                                progress=progress,
-                                cpus=cpus,
-                                device=device,
-                                iterations=iters,
-                                warmup=warmup,
-                            )
-                        except runner.NotThereError as error:
-                            # the others may have it
-                            click.echo(f"uct-tofu perf run: {error}", err=True)
-                            failed = True
-                            continue
-                        for record in records:
-                            show(record)
-                            if file is not None:
-                                file.write(json.dumps(record) + "\n")
-                                file.flush()
+            jobs = []
+            for test, layer, transport in _chosen(tests, layers, transports):
+                try:
+                    jobs.append(
+                        runner.Job(
+                            test,
+                            layer=layer,
+                            transport=transport,
+                            sizes=sizes,
+                            repeats=repeats,
+                            seconds=seconds,
+                            mode="timed" if timed else "fast",
+                            profile=timed,
+                            threads=threads,
+                            window=window,
+                            hops=hops,
+                            layout=layout if layer not in ("ucp", "mpi") else None,
+                            params=params,
+                            cpus=cpus,
+                            device=device,
+                            iterations=iters,
+                            warmup=warmup,
+                        )
+                    )
+                except runner.NotThereError as error:
+                    absent(None, error)
+            for record in _by_test(jobs, progress, absent):
+                show(record)
+                if file is not None:
+                    file.write(json.dumps(record) + "\n")
+                    file.flush()
     except (runner.KernelError, ValueError, ImportError, OSError) as error:
         click.echo(f"uct-tofu perf run: {error}", err=True)
         sys.exit(1)

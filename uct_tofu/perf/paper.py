@@ -141,6 +141,9 @@ def wanted(modes=("fast", "timed"), sizes=SIZES) -> list[Wanted]:
 def measure_all(items, plan: Plan, path, *, progress=None) -> Run:
     """Measure; every record is in the file as soon as it is there.
 
+    The curves take turns, with one repeat each: a machine that is faster or slower for
+    a while, as virtual ones are, is so for all of them.  A record is one repeat.
+
     Parameters
     ----------
     items : list of Wanted
@@ -156,16 +159,23 @@ def measure_all(items, plan: Plan, path, *, progress=None) -> Run:
     Source: runner.run.
     """
     run = Run()
-    for number, item in enumerate(items, 1):
-        if progress is not None:
-            progress(number, len(items), str(item))
-        try:
-            records = measure(item, plan)
-        except MeasureError as error:
-            run.missing.append((item, str(error)))
-            continue
-        result.write(path, records, append=True)
-        run.records += records
+    turn = dataclasses.replace(plan, repeats=1)
+    left = list(items)
+    for number in range(plan.repeats):
+        for place, item in enumerate(items, 1):
+            if item not in left or (number > 0 and plan.is_over):
+                continue
+            if progress is not None:
+                done = number * len(items) + place
+                progress(done, plan.repeats * len(items), str(item))
+            try:
+                records = measure(item, turn)
+            except MeasureError as error:
+                run.missing.append((item, str(error)))
+                left.remove(item)
+                continue
+            result.write(path, records, append=True)
+            run.records += records
     return run
 
 

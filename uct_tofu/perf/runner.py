@@ -20,7 +20,8 @@ from uct_tofu import perftest
 from uct_tofu.perf import kernels
 from uct_tofu.perf.kernels import KernelError, NotThereError
 
-__all__ = ["KernelError", "NotThereError", "canonical", "default_sizes", "run", "tests"]
+__all__ = ["Job", "KernelError", "NotThereError", "canonical", "default_sizes"]
+__all__ += ["in_turn", "run", "tests"]
 
 SCHEMA = "uct-tofu-perf/1"
 # Environment: a command that starts {n} processes on several nodes, as
@@ -220,12 +221,115 @@ def _merge(results, test, size, layout_options):
     }
 
 
-class _Run:
-    """What all sizes of one call of ``run`` share."""
+class Job:
+    """One test, to be measured: its sizes are its steps.
 
-    def __init__(self, test, layer, transport, mode, profile, options, params, cpus):
+    Parameters
+    ----------
+    test : str
+        A name of ``tests()``, or ucx_perftest's name of it.
+    layer : {"utofu", "uct", "libuct", "ucp", "mpi"}
+    transport : str
+        libuct: UCX's transport; ucp: the value of ``UCX_TLS``; mpi: a name for the
+        record.
+    sizes : sequence of int, optional
+        Bytes; None is ``default_sizes(test)``.
+    repeats : int
+    seconds : float
+        Of each repeat; ``iterations`` takes its place.
+    mode : {"fast", "timed"}
+        Of the emulator; ``profile`` is what ``UTOFU_EMU_TIMING`` names.
+    threads : int
+        Of each process, with an iface, worker or VCQ each.
+    window : int, optional
+        Operations in flight, of tests that have a window.
+    hops : int, optional
+        Between the two nodes, 1 to 7.  The emulator's nodes are chosen so (None: 1);
+        on the machine it only says how the job was placed.
+    layout : str, optional
+        short, bcopy, zcopy; None chooses by transport and size.  Of raw uTofu:
+        short is a piggyback, zcopy utofu_put.
+    params : dict, optional
+        processes (gups, barrier, reduce, many_to_one), senders (many_to_one); of
+        utofu: tnis (put_bw over so many TNIs, to a neighbour each), inject (with
+        CACHE_INJECTION), piggyback (true: layout short).
+    cpus : sequence of int, optional
+        For processes and threads in turn; None chooses different cores.
+    device : str, optional
+        Of libuct.
+    iterations, warmup : int, optional
+
+    Raises ``ValueError`` for arguments that make no sense, ``NotThereError`` for what
+    the layer, transport or machine does not have, ``KernelError`` when a kernel can't
+    tell what it runs on, ``ImportError`` when libucx is missing.
+
+    Source: ucx_perftest -h; cython/perf.
+    """
+
+    def __init__(
+        self,
+        test,
+        *,
+        layer,
+        transport="utofu",
+        sizes=None,
+        repeats=5,
+        seconds=0.3,
+        mode="fast",
+        profile=None,
+        threads=1,
+        window=None,
+        hops=None,
+        layout=None,
+        params=None,
+        cpus=None,
+        device=None,
+        iterations=None,
+        warmup=None,
+    ):
+        test = canonical(test, layer)
+        if mode not in ("fast", "timed"):
+            raise ValueError(f"the modes are fast and timed, not {mode!r}")
+        if test not in kernels.tests_of(layer):
+            raise NotThereError(
+                f"the layer {layer} has no test {test!r}; "
+                f"it has {', '.join(kernels.tests_of(layer))}"
+            )
+        if layer in ("utofu", "uct") and transport != "utofu":
+            raise ValueError(
+                f"the layer {layer} has the transport utofu, not {transport}"
+            )
+        if layer == "mpi" and transport == "utofu":
+            transport = "mpi"  # what is under it, it chooses itself
+        sizes = default_sizes(test) if sizes is None else tuple(sizes)
+        numbers = {"repeats": repeats, "threads": threads, "window": window}
+        numbers |= {"hops": hops, "iterations": iterations}
+        numbers |= {f"size {s}": s for s in sizes}
+        for name, value in numbers.items():
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(
+                    f"{name} has to be an integer of 1 or more, not {value!r}"
+                )
+        if not sizes or (hops or 1) > MOST_HOPS or not seconds > 0:
+            raise ValueError(f"a size, 1 to {MOST_HOPS} hops, and more than 0 seconds")
+        params = dict(params or {})
+        if layer == "utofu" and params.get("piggyback"):
+            layout = layout or "short"
+        options = {
+            "threads": threads,
+            "window": window,
+            "seconds": seconds,
+            "hops": hops,
+            "device": device,
+        }
         self.test, self.layer, self.transport = test, layer, transport
         self.options, self.params = options, params
+        self.repeats, self.iterations, self.warmup = repeats, iterations, warmup
+        self.steps = [
+            (size, layout or _layout(layer, transport, test, size)) for size in sizes
+        ]
+        self.found = {}  # number of a step -> iterations that fill the time
+        self.taken = {}  # number of a step -> results of the kernel, by its own step
         self.what = f"{test} of the layer {layer} over {transport}"
         self.meeting = None
         self.count, tnis = _processes(test, params)
@@ -257,12 +361,13 @@ class _Run:
             self.words.append(
                 f"--coords={_coords(self.count, options['hops'] or 1, tnis)}"
             )
+        self._check_memory(max(sizes))
 
     @property
     def is_emulated(self):
         return self.backend is not None and self.backend["kind"] == "emulator"
 
-    def check_memory(self, size):
+    def _check_memory(self, size):
         """Refuse what the host would swap, or kill, for: data to send and to get."""
         needed = 2 * size * self.count * self.options["threads"]
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -293,32 +398,37 @@ class _Run:
             name = os.path.basename(name) if os.sep in name else name
         return {**found, "mode": mode, "profile": name}
 
-    def one(self, size, layout, repeats, iterations, warmup, told):
-        """The records of one size."""
+    def measure(self, step):
+        """Take one more repeat of a step, a number of ``steps``; blocks."""
+        size, layout = self.steps[step]
         what = f"{self.what}, {size} B, {layout}"
         limit = LIMIT[0] + LIMIT[1] * self.options["seconds"]
-        groups = {}
-        for number in range(repeats):
-            told(f"{self.test} {self.layer} {self.transport} {size} B", number)
-            words = [f"--size={size}", f"--layout={layout}", f"--limit={limit}"]
-            if iterations is not None:
-                words.append(f"--iterations={iterations}")
-            if warmup is not None:
-                words.append(f"--warmup={warmup}")
-            command = self._launch([*self.command, *self.words, *words])
-            try:
-                items = kernels.execute(command, self.env, limit + 30, what=what)
-            finally:
-                if self.meeting is not None:  # rank 0 removes it if all came
-                    Path(self.meeting).unlink(missing_ok=True)
-            for item in items:
-                iterations = item["iterations"]
-                if "mpi" in item:
-                    self.versions["mpi"] = item["mpi"]
-                groups.setdefault(item.get("step"), []).append(item)
-        if not groups:
+        words = [f"--size={size}", f"--layout={layout}", f"--limit={limit}"]
+        # what the first repeat found to be enough, the others take as well
+        iterations = self.found.get(step, self.iterations)
+        if iterations is not None:
+            words.append(f"--iterations={iterations}")
+        if self.warmup is not None:
+            words.append(f"--warmup={self.warmup}")
+        command = self._launch([*self.command, *self.words, *words])
+        try:
+            items = kernels.execute(command, self.env, limit + 30, what=what)
+        finally:
+            if self.meeting is not None:  # rank 0 removes it if all came
+                Path(self.meeting).unlink(missing_ok=True)
+        if not items:
             raise KernelError(f"{what}: the kernel printed no result")
-        return [self._record(group, size, layout) for group in groups.values()]
+        groups = self.taken.setdefault(step, {})
+        for item in items:
+            self.found[step] = item["iterations"]
+            if "mpi" in item:
+                self.versions["mpi"] = item["mpi"]
+            groups.setdefault(item.get("step"), []).append(item)
+
+    def records(self, step):
+        """The records of the repeats that were taken of a step."""
+        groups = self.taken[step].values()
+        return [self._record(group, *self.steps[step]) for group in groups]
 
     def _launch(self, command):
         """What starts the processes: the kernel, or a launcher if one is told."""
@@ -357,117 +467,57 @@ class _Run:
         }
 
 
-def run(
-    test,
-    *,
-    layer,
-    transport="utofu",
-    sizes=None,
-    repeats=5,
-    seconds=0.3,
-    mode="fast",
-    profile=None,
-    threads=1,
-    window=None,
-    hops=None,
-    layout=None,
-    params=None,
-    progress=None,
-    cpus=None,
-    device=None,
-    iterations=None,
-    warmup=None,
-) -> list[dict]:
-    """Measure one test; returns a record for each size (and step, as of reg_mem).
+def in_turn(jobs, *, progress=None, absent=None):
+    """Measure jobs side by side; yields their records, step by step.
+
+    One repeat of each before the next of any: a machine that is faster or slower for
+    a while, as virtual ones are, is so for all of them.
 
     Parameters
     ----------
-    test : str
-        A name of ``tests()``, or ucx_perftest's name of it.
-    layer : {"utofu", "uct", "libuct", "ucp", "mpi"}
-    transport : str
-        libuct: UCX's transport; ucp: the value of ``UCX_TLS``; mpi: a name for the
-        record.
-    sizes : sequence of int, optional
-        Bytes; None is ``default_sizes(test)``.
-    repeats : int
-    seconds : float
-        Of each repeat; ``iterations`` takes its place.
-    mode : {"fast", "timed"}
-        Of the emulator; ``profile`` is what ``UTOFU_EMU_TIMING`` names.
-    threads : int
-        Of each process, with an iface, worker or VCQ each.
-    window : int, optional
-        Operations in flight, of tests that have a window.
-    hops : int, optional
-        Between the two nodes, 1 to 7.  The emulator's nodes are chosen so (None: 1);
-        on the machine it only says how the job was placed.
-    layout : str, optional
-        short, bcopy, zcopy; None chooses by transport and size.  Of raw uTofu:
-        short is a piggyback, zcopy utofu_put.
-    params : dict, optional
-        processes (gups, barrier, reduce, many_to_one), senders (many_to_one); of
-        utofu: tnis (put_bw over so many TNIs, to a neighbour each), inject (with
-        CACHE_INJECTION), piggyback (true: layout short).
+    jobs : sequence of Job
     progress : callable, optional
         ``progress(number, of, text)`` before each repeat.
-    cpus : sequence of int, optional
-        For processes and threads in turn; None chooses different cores.
-    device : str, optional
-        Of libuct.
-    iterations, warmup : int, optional
+    absent : callable, optional
+        ``absent(job, error)`` for a job that finds, when it runs, that something is
+        not there; the others go on.  None: the error is raised.
 
-    Blocks.  Raises ``ValueError`` for arguments that make no sense, ``NotThereError``
-    for what the layer, transport or machine does not have, ``KernelError`` when a
-    kernel fails, ``ImportError`` when libucx is missing.
+    Blocks.  Raises ``KernelError`` when a kernel fails, ``NotThereError``.
 
     Source: ucx_perftest -h; cython/perf.
     """
-    test = canonical(test, layer)
-    if mode not in ("fast", "timed"):
-        raise ValueError(f"the modes are fast and timed, not {mode!r}")
-    if test not in kernels.tests_of(layer):
-        raise NotThereError(
-            f"the layer {layer} has no test {test!r}; "
-            f"it has {', '.join(kernels.tests_of(layer))}"
-        )
-    if layer in ("utofu", "uct") and transport != "utofu":
-        raise ValueError(f"the layer {layer} has the transport utofu, not {transport}")
-    if layer == "mpi" and transport == "utofu":
-        transport = "mpi"  # what is under it, it chooses itself
-    sizes = default_sizes(test) if sizes is None else tuple(sizes)
-    numbers = {"repeats": repeats, "threads": threads, "window": window, "hops": hops}
-    numbers |= {"iterations": iterations} | {f"size {s}": s for s in sizes}
-    for name, value in numbers.items():
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} has to be an integer of 1 or more, not {value!r}")
-    if not sizes or (hops or 1) > MOST_HOPS or not seconds > 0:
-        raise ValueError(f"a size, 1 to {MOST_HOPS} hops, and more than 0 seconds")
-    params = dict(params or {})
-    if layer == "utofu" and params.get("piggyback"):
-        layout = layout or "short"
-    options = {
-        "threads": threads,
-        "window": window,
-        "seconds": seconds,
-        "hops": hops,
-        "device": device,
-    }
-    job = _Run(test, layer, transport, mode, profile, options, params, cpus)
-    job.check_memory(max(sizes))
-    records = []
-    for i, size in enumerate(sizes):
+    left = list(jobs)
+    of = sum(len(job.steps) * job.repeats for job in left)
+    done = 0
+    for step in range(max((len(job.steps) for job in left), default=0)):
+        members = [job for job in left if step < len(job.steps)]
+        for number in range(max((job.repeats for job in members), default=0)):
+            for job in [job for job in members if number < job.repeats]:
+                done += 1
+                if progress is not None:
+                    size = f"{job.steps[step][0]} B"
+                    progress(
+                        done, of, f"{job.test} {job.layer} {job.transport} {size}"
+                    )
+                try:
+                    job.measure(step)
+                except NotThereError as error:
+                    if absent is None:
+                        raise
+                    absent(job, error)
+                    members.remove(job)
+                    left.remove(job)
+        for job in members:
+            yield from job.records(step)
 
-        def told(text, number, i=i):
-            if progress is not None:
-                progress(i * repeats + number + 1, len(sizes) * repeats, text)
 
-        records += job.one(
-            size,
-            layout or _layout(layer, transport, test, size),
-            repeats,
-            iterations,
-            warmup,
-            told,
-        )
-    return records
+def run(test, *, progress=None, **arguments) -> list[dict]:
+    """Measure one test; returns a record for each size (and step, as of reg_mem).
+
+    ``arguments`` are those of ``Job``, ``progress`` is that of ``in_turn``.
+
+    Blocks.  Raises what these raise.
+
+    Source: ucx_perftest -h; cython/perf.
+    """
+    return list(in_turn([Job(test, **arguments)], progress=progress))
