@@ -54,8 +54,13 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
 #define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
 #define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back */
-#define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in 10 ms */
+#define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in a tick */
 #define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
+/* Between rounds of a request table of which all entries are taken: the first rest,
+ * and how often it is doubled.  Thousands may be trying; so that they do not come all
+ * at once, each rests for 0.5 to 1.5 times that. */
+#define TOFU_CLAIM_REST_MS     1u
+#define TOFU_CLAIM_DOUBLINGS   3u
 
 typedef struct tofu_slot_header { /* in front of a message in a large slot */
     uint32_t length;
@@ -142,7 +147,7 @@ struct tofu_chan {
     uint32_t          tries;
     uint32_t          refs;    /* eps */
     uint32_t          waiters; /* of them, in iface->turns */
-    uint64_t          retry_ms;
+    uint64_t          retry_us; /* no claim before */
     uint64_t          since_ms; /* it waits */
     uint64_t          idle_ms;  /* it was used last, or lost its last ep */
     uint64_t          tick_ms;  /* it was looked at last */

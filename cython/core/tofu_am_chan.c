@@ -111,7 +111,7 @@ static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
     chan->entry    = (uint32_t)(hash >> 40) % tofu_chan_entries(request);
     chan->entry   += tofu_chan_first_entry(request);
     chan->tries    = 0;
-    chan->retry_ms = 0;
+    chan->retry_us = 0;
     chan->since_ms = iface->now_ms;
     tofu_chan_wait(chan);
 }
@@ -222,7 +222,7 @@ static int tofu_chan_post_claim(tofu_chan_t *chan)
     tofu_status_t status;
     tofu_op_t     *op;
 
-    if ((chan->retry_ms > iface->now_ms) || !tofu_am_internal_room(am)) {
+    if ((chan->retry_us > iface->now_us) || !tofu_am_internal_room(am)) {
         return 0;
     }
     op = tofu_op_alloc(iface, TOFU_OP_CLAIM);
@@ -256,6 +256,18 @@ static int tofu_chan_post_claim(tofu_chan_t *chan)
     return 1;
 }
 
+/* All entries were taken: others queue there already, no hurry. */
+static void tofu_chan_rest(tofu_chan_t *chan, uint32_t rounds)
+{
+    tofu_iface_t *iface = chan->peer->iface;
+    uint64_t     share  = 128 + ((iface->vcq_id * TOFU_CLAIM_KEY) >> 56);
+    unsigned     shift  = (rounds < TOFU_CLAIM_DOUBLINGS) ? rounds :
+                                                           TOFU_CLAIM_DOUBLINGS;
+
+    chan->retry_us = iface->now_us +
+                     (TOFU_CLAIM_REST_MS * 1000u * share / 256u << shift);
+}
+
 void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
 {
     tofu_am_t *am = tofu_chan_am(chan);
@@ -282,8 +294,7 @@ void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op)
         chan->state = TOFU_CHAN_CLAIM;
         chan->entry = first + (chan->entry + 1 - first) % entries;
         if (++chan->tries % entries == 0) {
-            /* all taken: they queue there already, no hurry */
-            chan->retry_ms = am->iface->now_ms + 5;
+            tofu_chan_rest(chan, chan->tries / entries - 1);
         }
     }
     tofu_chan_wait(chan);

@@ -359,7 +359,7 @@ struct tofu_iface {
     _Atomic size_t        num_dereg;
 
     tofu_wakeup_t         *wakeup;     /* NULL: nobody asked for it */
-    uint64_t              now_ms, tick_ms;
+    uint64_t              now_us, now_ms, tick_ms;
     uint8_t               logged;      /* TOFU_LOGGED_*, one line each */
     tofu_iface_stats_t    stats;
 };
@@ -781,7 +781,7 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
 /* ------------------------------------------------------- tofu_progress.c */
 
 #define TOFU_CLOCK_PERIOD 64u /* progress calls between looks at the clock */
-#define TOFU_TICK_MS      10u
+#define TOFU_TICK_MS      1u
 
 /* --------------------------------------------------------- tofu_wakeup.c */
 

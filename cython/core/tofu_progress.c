@@ -108,9 +108,10 @@ static void tofu_iface_look_at_clock(tofu_iface_t *iface, int mrq_empty)
     struct timespec now;
     unsigned        i;
 
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    iface->now_ms = (uint64_t)now.tv_sec * 1000 +
-                    (uint64_t)now.tv_nsec / 1000000;
+    /* the coarse clock goes by steps of 4 or 10 ms: longer than a tick */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    iface->now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    iface->now_ms = iface->now_us / 1000;
     if (iface->now_ms - iface->tick_ms >= TOFU_TICK_MS) {
         iface->tick_ms = iface->now_ms;
         for (i = 0; i < TOFU_MAX_TNIS; ++i) {

@@ -208,7 +208,7 @@ static int tofu_wakeup_am_ready(tofu_iface_t *iface, int *wait_p)
     for (link = am->waiting.next; link != &am->waiting; link = link->next) {
         chan = tofu_container(link, tofu_chan_t, link);
         if ((chan->state == TOFU_CHAN_CLAIMED) ||
-            ((chan->state == TOFU_CHAN_CLAIM) && (chan->retry_ms == 0) &&
+            ((chan->state == TOFU_CHAN_CLAIM) && (chan->retry_us == 0) &&
              tofu_am_internal_room(am)) ||
             ((chan->state == TOFU_CHAN_ASKED) &&
              (atomic_load_explicit(&chan->mailbox->answer,

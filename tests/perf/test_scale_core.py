@@ -296,8 +296,10 @@ def test_numbers_of_the_core(compile_c, processes):
     assert (mailbox, entry) == (memory.MAILBOX, memory.TABLE_ENTRY)
     assert segment == memory.MAILBOX_SEGMENT
     text = (CYTHON / "core" / "tofu_am_chan.c").read_text()
-    rest = int(sim.CLAIM_REST / sim.MS)
-    assert f"chan->retry_ms = am->iface->now_ms + {rest};" in text
+    rest = "(TOFU_CLAIM_REST_MS * 1000u * share / 256u << shift);"
+    assert rest in text and "(rounds < TOFU_CLAIM_DOUBLINGS)" in text
+    assert "128 + ((iface->vcq_id * TOFU_CLAIM_KEY) >> 56);" in text
+    assert f"{sim.CLAIM_KEY:#x}ull" in (CYTHON / "core" / "tofu_am.h").read_text()
 
 
 def test_defaults_are_those_of_the_core(job, monkeypatch):

@@ -21,15 +21,18 @@ class ParkedClaims:
         How many there can be; they are named by their number.
     entries : int
         Entries of the table that they try.
-    rest : float
-        Pause after each round of the table, ns.
+    rest : float or array of float
+        Pause after the first round of the table, ns; of all, or of each sender.
+    doublings : int
+        How many of the next pauses are twice as long as the one before.
 
     Source: cython/core/tofu_am_chan.c, tofu_chan_claimed.
     """
 
-    def __init__(self, senders: int, entries: int, rest: float):
+    def __init__(self, senders: int, entries: int, rest, doublings: int = 0):
         self.entries = entries
-        self.rest = rest
+        self.rest = np.broadcast_to(rest, senders)
+        self.doublings = doublings
         self._landed = np.zeros(senders)  # ns: when the last simulated try failed
         self._entry = np.zeros(senders, dtype=np.int64)  # ... and at which entry
         self._tries = np.zeros(senders, dtype=np.int64)  # ... and which try it was
@@ -86,15 +89,33 @@ class ParkedClaims:
         who = np.flatnonzero(self._parked) if senders is None else senders
         if len(who) == 0:
             return None
-        n, tries, period = self.entries, self._tries[who], self._period[who]
-        first = (entry - self._entry[who] - 1) % n + 1
-        rests = (tries + first - 1) // n - (tries - 1) // n
-        at = self._landed[who] + first * period + rests * self.rest
-        rounds = np.maximum(0, np.ceil((time - at) / (n * period + self.rest)))
-        at += rounds * (n * period + self.rest)
+        n, tries = self.entries, self._tries[who]
+        count = (entry - self._entry[who] - 1) % n + 1
+        at = self._time(who, tries + count)
+        for _ in range(self.doublings + 1):  # rounds after which pauses still grow
+            late = at < time
+            if not late.any():
+                break
+            count = count + n * late
+            at = self._time(who, tries + count)
+        last = n * self._period[who] + self.rest[who] * 2**self.doublings
+        count = count + n * np.maximum(0, np.ceil((time - at) / last)).astype(int)
+        at = self._time(who, tries + count)
         best = int(np.argmin(at))
-        count = int(first[best] + rounds[best] * n)
-        return int(who[best]), float(at[best]), count
+        return int(who[best]), float(at[best]), int(count[best])
+
+    def _time(self, who, number):
+        """When try ``number`` of each of some senders fails."""
+        tries = self._tries[who]
+        pauses = self._pauses(who, (number - 1) // self.entries)
+        pauses = pauses - self._pauses(who, (tries - 1) // self.entries)
+        return self._landed[who] + (number - tries) * self._period[who] + pauses
+
+    def _pauses(self, who, rounds):
+        """The first pauses, of so many rounds, together."""
+        growing = np.minimum(rounds, self.doublings)
+        same = rounds - growing
+        return self.rest[who] * (2.0**growing - 1 + same * 2.0**self.doublings)
 
     def tries_until(self, time) -> int:
         """Tries of all that are here that came until a time, after the first.
@@ -104,10 +125,24 @@ class ParkedClaims:
         who = np.flatnonzero(self._parked)
         if len(who) == 0:
             return 0
-        n, period, gone = self.entries, self._period[who], time - self._landed[who]
-        first = -self._tries[who] % n  # those before the first rest
-        begun = np.minimum(first, np.floor(np.maximum(0, gone) / period))
-        later = np.maximum(0, gone - first * period)
-        rounds, part = np.divmod(later, n * period + self.rest)
-        part = np.minimum(n, np.floor(np.maximum(0, part - self.rest) / period))
-        return int(np.sum(begun + rounds * n + part))
+        n, period = self.entries, self._period[who]
+
+        def fitting(at, most):  # of tries that follow each other from a time on
+            gone = np.maximum(0, time - at)
+            return np.minimum(most, np.floor(gone / period)).astype(int)
+
+        left = -self._tries[who] % n  # those before the first pause
+        at, rounds = self._landed[who], (self._tries[who] + left) // n
+        total = fitting(at, left)
+        going = total == left
+        at = at + left * period
+        for _ in range(self.doublings + 1):  # rounds after which pauses still grow
+            at = at + self._pauses(who, rounds) - self._pauses(who, rounds - 1)
+            begun = fitting(at, n)
+            total += np.where(going, begun, 0)
+            going &= begun == n
+            at, rounds = at + n * period, rounds + 1
+        pause = self.rest[who] * 2**self.doublings
+        whole, part = np.divmod(np.maximum(0, time - at), n * period + pause)
+        part = np.minimum(n, np.floor(np.maximum(0, part - pause) / period))
+        return int(np.sum(total + np.where(going, whole * n + part, 0)))

@@ -27,10 +27,22 @@ CHANS_PER_TICK = CONSTANTS["TOFU_AM_CHANS_PER_TICK"]
 RECALLS_PER_TICK = CONSTANTS["TOFU_RECALLS_PER_TICK"]
 RECALL_ROUNDS = CONSTANTS["TOFU_RECALL_ROUNDS"]
 NOTICES_MAX = CONSTANTS["TOFU_NOTICES_MAX"]
-CLAIM_REST = 5 * MS  # after a round of the table: tofu_chan_claimed
+# After the first round of the table, and how often it doubles: tofu_chan_claimed.
+CLAIM_REST = CONSTANTS["TOFU_CLAIM_REST_MS"] * MS
+DOUBLINGS = CONSTANTS["TOFU_CLAIM_DOUBLINGS"]
+CLAIM_KEY = 0x9E3779B97F4A7C15  # TOFU_CLAIM_KEY
 TURNS_PER_RUN = 64  # of those that wait, in one call of progress
 STUCK = 30_000 * MS  # without a message for so long: nothing will come any more
 NEXT_TO_NOTHING = 10.0  # landings are not put off by less
+
+
+def _shares(count):
+    """Of the pauses between rounds of claims, what each sender takes: 0.5 to 1.5.
+
+    As in tofu_chan_claimed, by a hash of what it is.
+    """
+    hashes = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(CLAIM_KEY)
+    return 0.5 + (hashes >> np.uint64(56)).astype(float) / 256
 
 
 class Simulation:
@@ -81,10 +93,11 @@ class Simulation:
             half = costs.atomic(hops) / 2
             self.peers.append(Peer(node, hops, half, up, down))
         self.parked = None
+        self.rests = CLAIM_REST * _shares(n)
         if park:
             self.parked = {
-                GRANT: ParkedClaims(n, sizes.grant_entries, CLAIM_REST),
-                RELEASE: ParkedClaims(n, sizes.release_entries, CLAIM_REST),
+                GRANT: ParkedClaims(n, sizes.grant_entries, self.rests, DOUBLINGS),
+                RELEASE: ParkedClaims(n, sizes.release_entries, self.rests, DOUBLINGS),
             }
         self.events: list = []
         self.number = 0
@@ -427,7 +440,8 @@ class Simulation:
             time += self.costs.parameters.poll
             entries = self.sizes.table_range(s.request)[1]
             if s.state == p.CLAIM and peer.tries % entries == 0:
-                peer.pause = time + CLAIM_REST
+                rounds = min(peer.tries // entries - 1, DOUBLINGS)
+                peer.pause = time + self.rests[i] * 2**rounds
         elif ops and ops[0][0] == "claim":
             start = peer.node.depart(
                 time, 0.0, self.costs.parameters.message_gap, peer.link_up
