@@ -92,8 +92,8 @@ error_handling=True, on_error=None)\n--\n\nAccepts connections by socket address
         status = c.ucp_listener_query(self.listener, &attr)
         if status != c.UCS_OK:
             fail("ucp_listener_query", status, f"{host}:{port}")
-        self.host, self.port = unpack_sockaddr(
-            (<char *>&attr.sockaddr)[:sizeof(attr.sockaddr)])
+        self.address = (<char *>&attr.sockaddr)[:sizeof(attr.sockaddr)]
+        self.host, self.port = unpack_sockaddr(self.address)
 
     def __repr__(self):
         if self.listener == NULL:
@@ -109,17 +109,28 @@ error_handling=True, on_error=None)\n--\n\nAccepts connections by socket address
         """A client has come: make an endpoint for it."""
         cdef:
             ucp_ep_params_t params
+            c.ucp_conn_request_attr_t attr
             ucp_conn_request_h request = connection.request
-            Endpoint endpoint
+            EpHandle handle
             Worker worker = self.worker
         free(connection)
         memset(&params, 0, sizeof(params))
         params.field_mask = c.UCP_EP_PARAM_FIELD_CONN_REQUEST
         params.conn_request = request
+        memset(&attr, 0, sizeof(attr))
+        attr.field_mask = c.UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
+        client = None               # open_ep frees the request
+        if c.ucp_conn_request_query(request, &attr) == c.UCS_OK:
+            client = (<char *>&attr.client_address)[:sizeof(attr.client_address)]
         try:
-            endpoint = make_endpoint(worker, open_ep(
-                worker, &params, f"a client of port {self.port}",
-                self.error_handling, self.on_error))
+            self.accepting += 1         # while other threads may close
+            try:
+                handle = open_ep(worker, &params, f"a client of port {self.port}",
+                                 self.error_handling, self.on_error)
+                handle.client = client
+            finally:
+                self.accepting -= 1
+            endpoint = make_endpoint(worker, handle)
             if self.handler is None:
                 self.inbox.put(endpoint)
             else:
@@ -169,22 +180,16 @@ error_handling=True, on_error=None)\n--\n\nAccepts connections by socket address
         if self.handler is not None:
             raise RuntimeError("this listener has a handler that gets connections")
 
-    cdef int shut(self) except -1:
+    cdef int refuse(self, c.ucp_listener_h listener) except -1:
+        """Clients that came and have not been seen get no connection."""
         cdef:
-            c.ucp_listener_h listener = self.listener
             glue_event_t **link
             glue_event_t *event
             Worker worker = self.worker
-        if listener == NULL:
-            return 0
-        # Clients that came and have not been seen: refuse them.
-        if worker.ready == NULL:
-            worker.ready = c.glue_take(&worker.list)
-        else:
-            link = &worker.ready
-            while link[0] != NULL:
-                link = &link[0].next
-            link[0] = c.glue_take(&worker.list)
+        link = &worker.ready
+        while link[0] != NULL:
+            link = &link[0].next
+        link[0] = c.glue_take(&worker.list)
         link = &worker.ready
         while link[0] != NULL:
             event = link[0]
@@ -195,10 +200,60 @@ error_handling=True, on_error=None)\n--\n\nAccepts connections by socket address
                 free(event)
             else:
                 link = &event.next
+        return 0
+
+    cdef int quiesce(self) except -1:
+        """Bring UCX to forget the clients that are about to come, see
+        glue_listener.h; for a while at most."""
+        cdef:
+            Worker worker = self.worker
+            double deadline = now() + QUIESCE_S
+            size_t count
+            unsigned strange, calm = 0
+            const c.sockaddr_storage_t *known
+            const c.sockaddr_storage_t *address = (
+                <const c.sockaddr_storage_t *>PyBytes_AS_STRING(self.address))
+        clients = b"".join([(<EpHandle>item).client for item in worker.eps
+                            if (<EpHandle>item).client is not None])
+        known = <const c.sockaddr_storage_t *>PyBytes_AS_STRING(clients)
+        count = len(clients) // sizeof(c.sockaddr_storage_t)
+        while True:
+            with nogil:
+                c.ucp_worker_progress(worker.worker)    # only notes what happens
+                strange = c.glue_shut_half_open(worker.worker, address, known, count)
+            # twice: the first filter may come while the kernel lets somebody in
+            calm = 0 if strange else calm + 1
+            if calm == 2 or now() >= deadline:
+                return 0
+            with nogil:
+                usleep(100)
+
+    cdef int shut(self) except -1:
+        cdef:
+            c.ucp_listener_h listener = self.listener
+            Worker worker = self.worker
+        if listener == NULL:
+            return 0
         self.listener = NULL
-        with nogil:
-            c.ucp_listener_destroy(listener)
+        c.glue_refuse_connections(&self.source, listener)
+        self.refuse(listener)
+        while self.accepting:       # another thread, of one that came before
+            with nogil:
+                usleep(100)
+        worker.busy += 1
+        try:
+            self.quiesce()
+            with nogil:
+                c.ucp_listener_destroy(listener)
+        finally:
+            worker.busy -= 1
         worker.listeners.discard(self)
+        if worker.list.head != NULL or worker.ready != NULL:
+            # what came meanwhile raises no event any more
+            if worker.driver is not None:
+                worker.driver.kick()
+            if worker.sleepers:
+                c.ucp_worker_signal(worker.worker)
         for endpoint in self.inbox.close():
             if (<Endpoint>endpoint).handle.ep != NULL:
                 worker.close_handle((<Endpoint>endpoint).handle, True)

@@ -108,6 +108,7 @@ cdef class EpHandle:
     cdef bint is_closed         # UCX is done with it
     cdef readonly bint error_handling
     cdef str peer
+    cdef bytes client           # struct sockaddr_storage, of one that a listener made
     cdef object endpoint        # weak reference
     cdef object on_error
 
@@ -156,6 +157,8 @@ cdef class Listener:
     cdef readonly int port
     cdef ucp_listener_h listener
     cdef glue_source_t source
+    cdef bytes address          # struct sockaddr_storage
+    cdef int accepting          # threads that make an endpoint for a client
     cdef bint error_handling
     cdef object handler
     cdef object inbox
@@ -163,4 +166,6 @@ cdef class Listener:
     cdef object __weakref__
     cdef int check(self) except -1
     cdef int shut(self) except -1
+    cdef int refuse(self, ucp_listener_h listener) except -1
+    cdef int quiesce(self) except -1
     cdef int on_connection(self, glue_connection_t *connection) except -1

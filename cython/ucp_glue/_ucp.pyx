@@ -58,6 +58,9 @@ cdef extern from "poll.h" nogil:
     enum:
         POLLIN
 
+cdef extern from "unistd.h" nogil:
+    int usleep(unsigned microseconds)
+
 include "uct_tofu/_fork.pxi"
 include "uct_tofu/_integer.pxi"
 
@@ -69,6 +72,8 @@ cdef unsigned SPIN_WITH_GIL = 64
 cdef unsigned SPIN_WITHOUT_GIL = 3000
 # No wake-up is known to get lost; this bounds the harm if one does.
 cdef int SLEEP_MS = 100
+# Seconds that closing a listener waits for UCX' thread, which has little to do.
+cdef double QUIESCE_S = 5
 cdef uint64_t FULL_MASK = 0xffffffffffffffff
 
 

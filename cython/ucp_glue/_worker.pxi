@@ -165,6 +165,7 @@ cdef class Worker:
         cdef:
             glue_event_t *event
             Request request
+            Listener listener
             uint64_t before = self.events
         if self.orphans:
             self.adopt()
@@ -184,7 +185,8 @@ cdef class Worker:
             elif event.kind == c.GLUE_FAILURE:
                 self.on_failure(<EpHandle>event.owner)
             else:
-                (<Listener>event.owner).on_connection(<glue_connection_t *>event)
+                listener = <Listener>event.owner    # its handler may drop it
+                listener.on_connection(<glue_connection_t *>event)
         # Another thread may sleep until what was just done.
         if self.sleepers and self.events != before and self.worker != NULL:
             c.ucp_worker_signal(self.worker)
@@ -527,7 +529,8 @@ cdef class Worker:
         self.cancel_receives(handle, 0)
         request.closes = handle
         c.glue_param(&param, &request.op)
-        if handle.status != c.UCS_OK or (force and handle.error_handling):
+        if (handle.status != c.UCS_OK or handle.failure.is_queued or
+                (force and handle.error_handling)):
             c.glue_param_flags(&param, c.UCP_EP_CLOSE_FLAG_FORCE)
         self.busy += 1
         with nogil:

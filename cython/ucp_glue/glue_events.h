@@ -239,12 +239,15 @@ typedef struct glue_connection {
 typedef struct glue_source {
     glue_list_t *list;
     void *owner;
+    int inside;            /* threads that are in the callback */
+    ucp_listener_h closed; /* the listener, while it is closed: refuse; or NULL */
 } glue_source_t;
 
 static void glue_connection_cb(ucp_conn_request_h request, void *arg)
 {
     glue_source_t *source         = arg;
     glue_connection_t *connection = malloc(sizeof(*connection));
+    ucp_listener_h closed;
 
     if (connection == NULL) {
         return; /* the client runs into its time limit */
@@ -253,7 +256,26 @@ static void glue_connection_cb(ucp_conn_request_h request, void *arg)
     connection->event.status = UCS_OK;
     connection->event.owner  = source->owner;
     connection->request      = request;
-    glue_push(source->list, &connection->event);
+    __atomic_add_fetch(&source->inside, 1, __ATOMIC_SEQ_CST);
+    closed = __atomic_load_n(&source->closed, __ATOMIC_SEQ_CST);
+    if (closed == NULL) {
+        glue_push(source->list, &connection->event);
+    }
+    __atomic_sub_fetch(&source->inside, 1, __ATOMIC_SEQ_CST);
+    if (closed != NULL) {
+        free(connection);
+        ucp_listener_reject(closed, request);
+    }
+}
+
+/* From now on connections are refused; those that came before are on the list. */
+static inline void glue_refuse_connections(glue_source_t *source,
+                                           ucp_listener_h listener)
+{
+    __atomic_store_n(&source->closed, listener, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&source->inside, __ATOMIC_SEQ_CST) > 0) {
+        sched_yield();
+    }
 }
 
 typedef struct glue_failure {

@@ -72,6 +72,7 @@ cdef extern from "ucp/api/ucp.h" nogil:
         UCP_LISTENER_PARAM_FIELD_SOCK_ADDR
         UCP_LISTENER_PARAM_FIELD_CONN_HANDLER
         UCP_LISTENER_ATTR_FIELD_SOCKADDR
+        UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
         UCP_MEM_MAP_PARAM_FIELD_ADDRESS
         UCP_MEM_MAP_PARAM_FIELD_LENGTH
         UCP_MEM_MAP_PARAM_FIELD_FLAGS
@@ -142,6 +143,10 @@ cdef extern from "ucp/api/ucp.h" nogil:
         uint64_t field_mask
         sockaddr_storage_t sockaddr
 
+    ctypedef struct ucp_conn_request_attr_t:
+        uint64_t field_mask
+        sockaddr_storage_t client_address
+
     ctypedef struct ucp_transport_entry_t:
         const char *transport_name
         const char *device_name
@@ -205,6 +210,8 @@ cdef extern from "ucp/api/ucp.h" nogil:
                                     ucp_listener_attr_t *attr)
     ucs_status_t ucp_listener_reject(ucp_listener_h listener,
                                      ucp_conn_request_h request)
+    ucs_status_t ucp_conn_request_query(ucp_conn_request_h request,
+                                        ucp_conn_request_attr_t *attr)
     ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params,
                                ucp_ep_h *ep_p)
     ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
@@ -320,6 +327,13 @@ cdef extern from "glue_events.h" nogil:
     ucs_status_t glue_am_handler(ucp_worker_h worker, glue_am_source_t *source,
                                  int on)
     void glue_connection_cb(ucp_conn_request_h request, void *arg) noexcept
+    void glue_refuse_connections(glue_source_t *source, ucp_listener_h listener)
     void glue_ep_failure(ucp_ep_params_t *params, glue_failure_t *failure)
     int glue_spin(ucp_worker_h worker, glue_list_t *list, unsigned rounds)
     char *glue_context_info(ucp_context_h context)
+
+
+cdef extern from "glue_listener.h" nogil:
+    unsigned glue_shut_half_open(ucp_worker_h worker,
+                                 const sockaddr_storage_t *listener,
+                                 const sockaddr_storage_t *known, size_t count)
