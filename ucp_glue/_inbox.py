@@ -7,9 +7,15 @@ import time
 from collections import deque
 
 from ucp_glue import _driver
-from ucp_glue.errors import UcpClosedError
+from ucp_glue.errors import UcpClosedError, status_error
 
-__all__ = ["Inbox"]
+__all__ = ["BACKLOG", "OVERHEAD", "Inbox"]
+
+# Bytes that the messages of one inbox may occupy, when the program does not say.
+BACKLOG = 1 << 30
+# Bytes that a message takes besides its header and payload, about.
+OVERHEAD = 256
+_NO_MEMORY = -4  # UCS_ERR_NO_MEMORY
 
 
 class Inbox:
@@ -18,30 +24,108 @@ class Inbox:
     ``len(inbox)`` tells how many wait.  ``async for item in inbox`` takes them as
     they come, until it is closed.
 
+    Messages that nobody takes may occupy ``backlog`` bytes.  What comes beyond is
+    dropped, the newest; to its sender it looks delivered, for UCX has no way to
+    refuse it.  ``Worker.progress`` raises ``UcpSystemError`` (UCS_ERR_NO_MEMORY)
+    for the first that is dropped after a message was taken, ``dropped`` counts all.
+
     Parameters
     ----------
     worker : Worker
         Whose progress fills it.
+    am_id : int, optional
+        Of the messages, for errors.
+    backlog : int
+        Bytes, 256 for each message besides its header and payload.
+
+    Attributes
+    ----------
+    backlog : int
+    dropped : int
+        Messages that were dropped.
 
     Source: UCX v1.22, ucp_am_recv_callback_t, ucp_listener_conn_callback_t.
     """
 
-    def __init__(self, worker):
+    def __init__(self, worker, am_id=None, backlog=BACKLOG):
         self._worker = worker
-        self._items = deque()
+        self._am_id = am_id
+        self.backlog = backlog
+        self.dropped = 0
+        self._bytes = 0  # that items, and payloads on their way, occupy
+        self._is_told = False
+        self._items = deque()  # with their bytes
         self._waiters = deque()
         self._closed = False
 
     def __len__(self):
         return len(self._items)
 
-    def put(self, item):
-        """Add an item; what the handler does.
+    def __repr__(self):
+        of = "" if self._am_id is None else f" of AM id {self._am_id}"
+        return f"<Inbox{of}, {len(self._items)} wait>"
+
+    def admit(self, size):
+        """Make room for a message that is coming; what the worker does.
+
+        Parameters
+        ----------
+        size : int
+            Bytes of header and payload.
+
+        Returns False when the message is to be dropped.
+
+        Raises ``UcpError`` for the first that is dropped.
 
         Source: UCX v1.22, ucp_am_recv_callback_t.
         """
-        self._items.append(item)
+        if self._bytes + OVERHEAD + size <= self.backlog:
+            self._bytes += OVERHEAD + size
+            return True
+        self.dropped += 1
+        if self._is_told:
+            return False
+        self._is_told = True
+        raise status_error(
+            "Inbox",
+            _NO_MEMORY,
+            f"{len(self._items)} messages wait in {self!r} of {self._worker!r}, and "
+            f"one of {size} bytes came beyond the backlog of {self.backlog} bytes; "
+            "dropped, as will be those that come before one is taken",
+        )
+
+    def forget(self, size):
+        """A message that was admitted does not come after all.
+
+        Parameters
+        ----------
+        size : int
+            As for ``admit``.
+
+        Source: UCX v1.22, ucp_am_recv_data_nbx.
+        """
+        self._bytes -= OVERHEAD + size
+
+    def put(self, item, size=-OVERHEAD):
+        """Add an item.
+
+        Parameters
+        ----------
+        item : object
+        size : int, optional
+            As for ``admit``; without it, an item that was not admitted and that is
+            not counted.
+
+        Source: UCX v1.22, ucp_am_recv_callback_t, ucp_listener_conn_callback_t.
+        """
+        self._items.append((item, OVERHEAD + size))
         self._wake()
+
+    def _take(self):
+        item, size = self._items.popleft()
+        self._bytes -= size
+        self._is_told = False
+        return item
 
     def _wake(self):
         for future in self._waiters:
@@ -73,7 +157,7 @@ class Inbox:
                     break
                 raise TimeoutError(f"nothing came in {timeout} s")
             self._worker.wait(left)
-        return self._items.popleft()
+        return self._take()
 
     async def get_async(self):
         """Take the oldest item in a coroutine, waiting for one if need be.
@@ -93,7 +177,7 @@ class Inbox:
                 await future
             finally:
                 driver.waiters -= 1
-        return self._items.popleft()
+        return self._take()
 
     def _check_open(self):
         if self._closed:
@@ -109,8 +193,7 @@ class Inbox:
 
         Source: UCX v1.22, ucp_listener_destroy.
         """
-        left = list(self._items)
-        self._items.clear()
+        left = [self._take() for _ in range(len(self._items))]
         self._closed = True
         self._wake()
         return left

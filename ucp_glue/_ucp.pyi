@@ -87,7 +87,11 @@ class Worker:
         rendezvous: Literal["auto", "explicit"] = "auto",
     ) -> None: ...
     def am_messages(
-        self, am_id: int, *, rendezvous: Literal["auto", "explicit"] = "auto"
+        self,
+        am_id: int,
+        *,
+        rendezvous: Literal["auto", "explicit"] = "auto",
+        backlog: int = 1 << 30,
     ) -> Inbox: ...
     def connect(
         self,

@@ -9,7 +9,8 @@ cdef class AmSource:
     """
 
 
-cdef int set_am_handler(Worker worker, int am_id, handler, bint automatic) except -1:
+cdef int set_am_handler(Worker worker, int am_id, handler, bint automatic,
+                        inbox) except -1:
     cdef AmSource source
     cdef int status
     if not 0 <= am_id <= 0xffff:
@@ -30,7 +31,15 @@ cdef int set_am_handler(Worker worker, int am_id, handler, bint automatic) excep
     if handler is None:
         worker.am_handlers.pop(am_id, None)
     else:
-        worker.am_handlers[am_id] = (handler, automatic)
+        worker.am_handlers[am_id] = (handler, automatic, inbox)
+    return 0
+
+
+cdef int hand_over(handler, inbox, message, size_t size) except -1:
+    if inbox is None:
+        handler(message)
+    else:
+        inbox.put(message, size)
     return 0
 
 
@@ -41,10 +50,16 @@ cdef int deliver(Worker worker, glue_am_t *am) except -1:
         EpHandle handle
         char *data = <char *>am.held if am.held != NULL else (
             am.bytes + am.header_length)
+        size_t size = am.header_length
     entry = worker.am_handlers.get(am.id)
     if entry is None:
         return 0                        # taken away since it came
-    handler, automatic = entry
+    handler, automatic, inbox = entry
+    if inbox is not None:
+        if automatic or not am.is_rndv:
+            size += am.length           # it will be here, not with the sender
+        if not inbox.admit(size):
+            return 0
     message = AmMessage.__new__(AmMessage)
     message.worker = worker
     message.am_id = am.id
@@ -60,22 +75,28 @@ cdef int deliver(Worker worker, glue_am_t *am) except -1:
         if am.held != NULL:
             c.ucp_am_data_release(worker.worker, am.held)
             am.held = NULL
-        handler(message)
-        return 0
+        return hand_over(handler, inbox, message, size)
     message.desc = am.held
     worker.held.add(<uintptr_t>am.held)
     am.held = NULL                      # now the message's
     if not automatic:
-        handler(message)
-        return 0
+        return hand_over(handler, inbox, message, size)
 
     def arrived(request):
         # A peer that died meanwhile has not sent the message; its endpoint tells.
         if request.status == c.UCS_OK:
             (<AmMessage>message).data = request.result()
-            handler(message)
+            hand_over(handler, inbox, message, size)
+        elif inbox is not None:
+            inbox.forget(size)
 
-    message.recv().add_done_callback(arrived)
+    try:
+        request = message.recv()
+    except BaseException:
+        if inbox is not None:
+            inbox.forget(size)
+        raise
+    request.add_done_callback(arrived)
     return 0
 
 

@@ -42,7 +42,7 @@ import weakref
 import zlib
 
 from ucp_glue import _driver, plugin
-from ucp_glue._inbox import Inbox
+from ucp_glue._inbox import BACKLOG, Inbox
 from ucp_glue.errors import (
     UcpClosedError, UcpThreadError, UcpTruncatedError, status_class, status_error)
 

@@ -465,22 +465,37 @@ cdef class Worker:
         self.check()
         if rendezvous not in ("auto", "explicit"):
             raise ValueError(f"rendezvous {rendezvous!r}: 'auto' or 'explicit'")
-        set_am_handler(self, am_id, handler, rendezvous == "auto")
+        set_am_handler(self, am_id, handler, rendezvous == "auto", None)
 
-    def am_messages(self, int am_id, *, rendezvous="auto"):
+    def am_messages(self, int am_id, *, rendezvous="auto", backlog=BACKLOG):
         """Collect the active messages of one id.
 
-        The parameters are those of ``set_am_handler``, whose handler this is.
+        Parameters
+        ----------
+        am_id, rendezvous :
+            As for ``set_am_handler``, which this takes the place of.
+        backlog : int
+            Bytes that messages may occupy which nobody takes, 256 for each besides
+            header and payload.  What comes beyond is dropped, and ``progress``
+            raises ``UcpSystemError`` for the first; see ``Inbox``.
 
         Returns
         -------
         Inbox
             ``get(timeout)`` waits for a message; ``async for message in inbox``.
 
+        Raises as ``set_am_handler``; ``ValueError`` for a negative backlog.
+
         Source: UCX v1.22, ucp_worker_set_am_recv_handler.
         """
-        inbox = Inbox(self)
-        self.set_am_handler(am_id, inbox.put, rendezvous=rendezvous)
+        self.check()
+        if rendezvous not in ("auto", "explicit"):
+            raise ValueError(f"rendezvous {rendezvous!r}: 'auto' or 'explicit'")
+        backlog = operator.index(backlog)
+        if backlog < 0:
+            raise ValueError(f"backlog {backlog}: a number of bytes")
+        inbox = Inbox(self, am_id, backlog)
+        set_am_handler(self, am_id, inbox.put, rendezvous == "auto", inbox)
         return inbox
 
     def connect(self, address, *, bint error_handling=True, on_error=None):
