@@ -105,6 +105,7 @@ cdef class Request:
     cdef bint held
     cdef bint unconfirmed       # posted without a notice: see confirm()
     cdef bint is_done
+    cdef bint is_unsent         # its endpoint was closed while it waited
     cdef int final_status
     cdef object __weakref__
     cdef void hold(self) noexcept

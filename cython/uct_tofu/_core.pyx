@@ -55,6 +55,9 @@ from uct_tofu.errors import (
 cdef extern from "sched.h" nogil:
     int sched_yield()
 
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(object)
+
 
 include "_fork.pxi"
 include "_integer.pxi"

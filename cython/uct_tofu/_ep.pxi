@@ -565,22 +565,32 @@ cdef class Endpoint:
                                            len(data)))
 
     def close(self):
-        """Close the endpoint; harmless when repeated.
+        """Close the endpoint; harmless when repeated.  Does not wait.
 
-        Operations in flight go on and complete into the iface; those that wait for
-        resources, and flushes, end with TOFU_ERR_CANCELED.
+        Operations in flight go on and complete into the iface.  Those that wait for
+        resources have not left, and never will; ``ep.flush().wait()`` before sends
+        them all.  Their requests, and flushes, end with TOFU_ERR_CANCELED; a
+        ``ResourceWarning`` tells how many there were whose requests nobody holds.
 
-        Source: cython/core/tofu.h, tofu_ep_destroy.
+        Source: cython/core/tofu.h, tofu_ep_destroy, tofu_ep_pending_purge.
         """
         cdef c.tofu_ep_t *ep = self.ep
+        cdef unsent_t unsent
         if ep == NULL:
             return
         self.check()
-        self.purge(c.TOFU_ERR_CANCELED)
+        unsent.unheld = 0
+        words = repr(self)
+        c.tofu_ep_pending_purge(ep, on_close, &unsent)
         self.ep = NULL
         c.tofu_ep_set_user(ep, NULL)
         c.tofu_ep_destroy(ep)
         self.iface.num_eps -= 1
+        if unsent.unheld:
+            warnings.warn(
+                f"{words} was closed before {unsent.unheld} of its operations left, "
+                "which waited for resources: they are dropped; flush() first",
+                ResourceWarning, stacklevel=1)   # the caller's: this has no frame
 
     def __enter__(self):
         return self

@@ -83,6 +83,21 @@ cdef void on_purge(c.tofu_pending_req_t *self, void *arg) noexcept with gil:
     request.finish((<int *>arg)[0])
 
 
+cdef struct unsent_t:
+    Py_ssize_t unheld           # of which nobody will ask for the request
+
+
+cdef void on_close(c.tofu_pending_req_t *self, void *arg) noexcept with gil:
+    """The endpoint is closed before the operation left; arg points to an unsent_t."""
+    cdef Request request = <Request>(<waiter_t *>self).owner
+    # itself (hold) and this variable refer to a request that nobody has
+    if request.kind != KIND_FLUSH:
+        request.is_unsent = True
+        if request.callbacks is None and Py_REFCNT(request) <= 2:
+            (<unsent_t *>arg).unheld += 1
+    request.finish(c.TOFU_ERR_CANCELED)
+
+
 cdef class _Result:
     """What an await gets that need not wait."""
 
@@ -166,8 +181,9 @@ cdef class Request:
         if not self.is_done:
             raise RuntimeError(f"{self!r}")
         if self.final_status != c.TOFU_OK:
-            fail(self.call, self.final_status, "the operation failed: "
-                 f"{self.words()}")
+            fail(self.call, self.final_status, (
+                "the endpoint was closed before it left, flush() first: "
+                if self.is_unsent else "the operation failed: ") + self.words())
         if self.word_size == 4:
             return (<uint32_t *>&self.word)[0]
         if self.word_size == 8:

@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -103,6 +104,42 @@ def test_closing_the_endpoint_ends_what_is_not_known_to_be_over(net):
     for call in (lambda: other.put(b"c", net.remote), other.flush, other.fence):
         with pytest.raises(TofuClosedError, match="closed"):
             call()
+
+
+def test_closing_tells_what_has_not_left(net):
+    """Silently dropped are neither those with a request nor those without."""
+    other = Endpoint(net.iface, net.iface.address)
+    held = queued_message(other, 1, bytes(100))
+    told = []
+    other.am(1, b"watched").add_done_callback(told.append)
+    for _ in range(3):
+        other.am(1, bytes(100))
+    flush = other.flush()
+    words = "closed before 3 of its operations left.*: they are dropped; flush"
+    with pytest.warns(ResourceWarning, match=words) as warned:
+        other.close()
+    assert len(warned) == 1 and warned[0].filename == __file__
+    assert repr(net.ep)[:9] == str(warned[0].message)[:9] == "<Endpoint"
+    words = (
+        r"Endpoint.am: TOFU_ERR_CANCELED \(-16\): the endpoint was closed before it "
+        r"left, flush\(\) first: AM id 1, 0 bytes of header and 100 of payload, <Endp"
+    )
+    with pytest.raises(TofuOperationError, match=words):
+        held.result()
+    assert [request.status for request in (*told, flush)] == [-16, -16]
+    other.close()  # says nothing more
+
+
+def test_closing_after_a_flush_or_with_requests_held_says_nothing(net):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Endpoint(net.iface, net.iface.address) as other:
+            queued_message(other, 1, bytes(100))
+            other.am(1, bytes(100))
+            other.flush().wait(PATIENCE)
+        with Endpoint(net.iface, net.iface.address) as other:
+            held = [queued_message(other, 1, bytes(100)), other.am(1, b"")]
+    assert [request.status for request in held] == [-16, -16]
 
 
 WAITER = """
