@@ -23,10 +23,16 @@ from ucp_glue import _run, plugin
 # Sends to itself through a listener and an endpoint; both packages have these.
 _PROBE = """
 import asyncio
+import inspect
 import numpy as np
 import {package} as package
 
 COUNT = {count}
+# ucxx gives peers 5 s to introduce themselves, too little for a busy machine;
+# ucx-py takes it from its environment
+PATIENT = {{"connect_timeout": {timeout}}}
+if "connect_timeout" not in inspect.signature(package.create_listener).parameters:
+    PATIENT = {{}}
 
 async def main():
     served = asyncio.get_running_loop().create_future()
@@ -41,8 +47,8 @@ async def main():
         except Exception as error:
             served.set_exception(error)
 
-    listener = package.create_listener(serve)
-    endpoint = await package.create_endpoint("127.0.0.1", listener.port)
+    listener = package.create_listener(serve, **PATIENT)
+    endpoint = await package.create_endpoint("127.0.0.1", listener.port, **PATIENT)
     sent = np.arange(8192, dtype=np.uint8)
     back = np.zeros_like(sent)
     for _ in range(COUNT):
@@ -116,10 +122,11 @@ def verify(package, advice, *, env, timeout):
     if env is None:
         env = plugin.environment(tls=plugin.SOCKADDR_TLS)
     env = {**env, "UCX_UTOFU_STATS": "y", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+    env.setdefault("UCXPY_CONNECT_TIMEOUT", str(timeout))
     found = plugin.verify(env, timeout=timeout)
     if not found:
         return found
-    probe = _PROBE.format(package=package, count=_PROBE_COUNT)
+    probe = _PROBE.format(package=package, count=_PROBE_COUNT, timeout=timeout)
     found.ok = False
     try:
         done = plugin.run_tool([sys.executable, "-c", probe], env, timeout)

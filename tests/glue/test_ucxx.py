@@ -72,13 +72,16 @@ def test_verify_says_when_ucxx_fails(here, env):
     assert not found and "a transfer with ucxx failed" in found.reasons[0]
 
 
+# Peers have 5 s to introduce themselves, if it is not said otherwise: on a busy
+# machine that is not enough.  The client then gets UCXConnectionResetError, but a
+# server only logs it: its handler is not called, and it waits for ever.
 SERVER = """
 import asyncio, sys
 import numpy as np
 import ucxx
 
 async def main():
-    done = asyncio.Event()
+    served = asyncio.Event()
 
     async def serve(endpoint):
         for size in SIZES:
@@ -89,11 +92,11 @@ async def main():
             message = np.asarray(await endpoint.am_recv()).view(np.uint8)
             await endpoint.am_send(message[::-1].copy())
         await endpoint.close()
-        done.set()
+        served.set()
 
-    listener = ucxx.create_listener(serve)
+    listener = ucxx.create_listener(serve, connect_timeout=200)
     print(listener.port, flush=True)
-    await done.wait()
+    await asyncio.wait_for(served.wait(), 250)
     listener.close()
 
 SIZES = (1, 100, 1000, 50_000, 1_000_000)
@@ -106,7 +109,8 @@ import numpy as np
 import ucxx
 
 async def main():
-    endpoint = await ucxx.create_endpoint("127.0.0.1", int(sys.argv[1]))
+    endpoint = await ucxx.create_endpoint("127.0.0.1", int(sys.argv[1]),
+                                          connect_timeout=200)
     for size in SIZES:
         data = np.arange(size, dtype=np.int64)
         back = np.zeros_like(data)
@@ -175,8 +179,9 @@ async def main():
     async def serve(endpoint):
         endpoints.append(endpoint)
         await endpoint.send(np.arange(10))
-    listener = ucxx.create_listener(serve)
-    endpoint = await ucxx.create_endpoint("127.0.0.1", listener.port)
+    listener = ucxx.create_listener(serve, connect_timeout=200)
+    endpoint = await ucxx.create_endpoint("127.0.0.1", listener.port,
+                                          connect_timeout=200)
     data = np.zeros(10, dtype=np.int64)
     await endpoint.recv(data)
     print(data.sum())
