@@ -121,6 +121,20 @@ static void drain(struct forge *f)
     }
 }
 
+/* What the compare-and-swap that was just posted found. */
+static uint64_t old_value(struct forge *f)
+{
+    struct utofu_mrq_notice notice;
+    int                     code;
+
+    do {
+        code = f->fn->poll_mrq(f->vcq, 0, &notice);
+    } while ((code == UTOFU_ERR_NOT_FOUND) ||
+             (notice.notice_type != UTOFU_MRQ_TYPE_LCL_ARMW));
+    CHECK_EQ(code, 0);
+    return notice.rmt_value;
+}
+
 static void forge_open(struct ctx *ctx, struct forge *f)
 {
     utofu_tni_id_t *tnis;
@@ -417,11 +431,18 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
         unsigned      entry = (x >> 24) % 64;
         utofu_stadd_t stadd;
 
+        drain(f);
         CHECK_EQ(f->fn->query_stadd(f->target, TOFU_STAG_REQUEST, &stadd), 0);
         CHECK_EQ(f->fn->cswap8(f->vcq, f->target, 0, f->id ^ TOFU_CLAIM_KEY,
                                stadd + entry * 64, 0,
-                               UTOFU_ONESIDED_FLAG_STRONG_ORDER, NULL), 0);
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                               NULL), 0);
+        data[1] = old_value(f);
         drain(f);
+        if ((data[1] != 0) && (data[1] != (f->id ^ TOFU_CLAIM_KEY))) {
+            break; /* the honest one's: its request would be lost */
+        }
         data[0] = TOFU_REQUEST_MAGIC << 32 | (x >> 32) % 4;
         data[1] = next_random(random);
         data[2] = (x >> 40) % 4 ? f->id : data[1];
