@@ -121,6 +121,7 @@ class Iface:
         rx_short_slots: int | None = None,
         tx_bounce: int | None = None,
         tx_notified: int | None = None,
+        am_polled: int | None = None,
         rndv_split: int | None = None,
         strong_order: bool | None = None,
         am_backlog: int = 1 << 30,

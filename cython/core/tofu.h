@@ -210,6 +210,9 @@ typedef struct tofu_iface_config {
     unsigned      rx_short_slots; /* small receive slots */
     unsigned      tx_bounce;      /* bounce buffers for bcopy */
     unsigned      tx_notified;    /* operations with a local notice in flight */
+    unsigned      am_polled;      /* senders, at most 8, that may send small messages
+                                     without a notice, for which progress looks at
+                                     memory (default 4; 0: none) */
     size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
     int           strong_order;   /* STRONG_ORDER on zcopy without a fence too
                                      (default 0); all else has it always */
@@ -263,6 +266,7 @@ typedef struct tofu_iface_stats {
     uint64_t am_kept;                   /* messages that handlers kept, in all */
     uint64_t am_held;                   /* of them not yet released */
     uint64_t polls;                     /* calls of progress */
+    uint64_t am_polled;                 /* of am_rx, those without a notice */
 } tofu_iface_stats_t;
 
 void tofu_iface_config_default(tofu_iface_config_t *config);

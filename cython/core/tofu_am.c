@@ -6,6 +6,7 @@
 #include "tofu_am.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,6 +234,10 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
                 ((uint32_t)getpid() << 16) ^ (uint32_t)now.tv_sec;
     am->nonce      |= 1;
     am->incarnation = am->nonce;
+    if (getrandom(&am->random, sizeof(am->random), GRND_NONBLOCK) !=
+        (ssize_t)sizeof(am->random)) {
+        am->random = ((uint64_t)am->nonce << 32) ^ (uint64_t)now.tv_nsec;
+    }
 
     small_bytes = tofu_am_round((size_t)iface->config.rx_short_slots *
                                         TOFU_AM_SMALL_SIZE,

@@ -27,6 +27,9 @@
  *
  * A handler may keep a message in its large slot.  That slot is passed over in
  * the ring: see tofu_am_keep.c.
+ *
+ * A few busy senders may leave out the notice of their smallest messages; the
+ * receiver looks at their next slots instead: see tofu_am_polled.c.
  */
 #ifndef TOFU_AM_H
 #define TOFU_AM_H
@@ -62,6 +65,36 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_CLAIM_REST_MS     1u
 #define TOFU_CLAIM_DOUBLINGS   3u
 
+/* Messages without a notice.  In the slot the last 8 bytes are the tail, and the
+ * message ends where it begins: notified messages, of at most 32 bytes from the start
+ * of the slot, never touch it.
+ *   tail: 30 bits turn, 24 bits key, 5 bits AM id, 5 bits length
+ * turn: messages of all kinds that were sent on this loan before, so that the receiver
+ * knows which notices come first.  key: of the permit, never 0. */
+#define TOFU_POLLED_BYTES     24u
+#define TOFU_POLLED_TAIL      (TOFU_AM_SMALL_SIZE - 8u)
+#define TOFU_TAIL_ID_SHIFT    5
+#define TOFU_TAIL_KEY_SHIFT   10
+#define TOFU_TAIL_TURN_SHIFT  34
+#define TOFU_TAIL_LENGTH      0x1full
+#define TOFU_TAIL_KEY         (0xffffffull << TOFU_TAIL_KEY_SHIFT)
+#define TOFU_TURN             (1ull << TOFU_TAIL_TURN_SHIFT)
+#define TOFU_TURNS            128u /* more than can be unread on a loan, for sure */
+/* The slots that may be polled are few, because an empty call of progress looks at
+ * each: 6 instructions, and a cache line that stays in reach. */
+#define TOFU_AM_POLLED        4u
+#define TOFU_AM_MAX_POLLED    8u
+#define TOFU_POLLED_BATCH     16u  /* delivered from one loan by one progress */
+#define TOFU_POLLED_SKIP      8u   /* one of so many busy calls reads the MRQ */
+#define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
+#define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
+#define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
+/* A sender with a permit that sent so many other messages in a row uses it no more, so
+ * that a turn can't come round while an old tail stands in a slot: a slot's tail is
+ * rewritten, or cleared, after at most 64 polled messages with so many others between
+ * two of them, and 64 * 2^20 < 2^30. */
+#define TOFU_PERMIT_ROUND     (1u << 20)
+
 typedef struct tofu_slot_header { /* in front of a message in a large slot */
     uint32_t length;
     uint32_t check;  /* ~length */
@@ -77,10 +110,14 @@ typedef struct tofu_mailbox {
     uint64_t         reserved;
     _Atomic uint64_t answer; /* nonce << 32 | TOFU_ANSWER_* */
     _Atomic uint64_t recall; /* nonce: give back */
-    uint64_t         pad[2];
+    _Atomic uint64_t permit; /* nonce << 32 | TOFU_PERMIT_REVOKE or 0 | key */
+    uint64_t         pad;
 } tofu_mailbox_t;
 
 enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2 };
+
+#define TOFU_PERMIT_REVOKE (1ull << 24)
+#define TOFU_PERMIT_KEY    0xffffffull
 
 /* An entry of the request table.  claim: 0, or who may write the request. */
 typedef struct tofu_entry {
@@ -106,6 +143,10 @@ enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
 
 _Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
+_Static_assert(TOFU_AM_MAX_SMALL + TOFU_AM_MAX_LARGE < TOFU_TURNS, "unread messages");
+_Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT + TOFU_POLLED_BYTES,
+               "notified messages leave polled ones alone");
+_Static_assert(TOFU_AM_MAX_POLLED < TOFU_INTERNAL_NOTICES, "answers have notices");
 _Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
 _Static_assert(sizeof(tofu_entry_t) == 64, "request entry");
 _Static_assert(offsetof(tofu_mailbox_t, answer) ==
@@ -136,6 +177,9 @@ struct tofu_chan {
     utofu_vcq_id_t    vcq_id;  /* of the peer */
     tofu_peer_t       *peer;
     tofu_mailbox_t    *mailbox;
+    uint64_t          turn;    /* the next tail; key 0: no permit, or not used */
+    uint64_t          permit;  /* the mailbox's word, as it was seen last */
+    uint64_t          polled_turn; /* of the last message without a notice */
     uint32_t          mailbox_index;
     uint32_t          nonce;   /* of this loan */
     uint8_t           state;   /* tofu_chan_state_t */
@@ -172,6 +216,23 @@ void tofu_chan_ack_large(tofu_chan_t *chan, uint32_t acked, uint32_t mask);
 void tofu_chan_pass(tofu_chan_t *chan);
 /* The compare-and-swap came back. */
 void tofu_chan_claimed(tofu_chan_t *chan, const tofu_op_t *op);
+/* The permit word in the mailbox is another one than chan->permit: take note, and
+ * answer a revocation.  OK; NO_RESOURCE: again later; else the peer has failed. */
+tofu_status_t tofu_chan_permit(tofu_chan_t *chan);
+static inline int tofu_chan_permit_changed(const tofu_chan_t *chan)
+{
+    return atomic_load_explicit(&chan->mailbox->permit, memory_order_acquire) !=
+           chan->permit;
+}
+/* Asked now and then: may it go on using its permit? */
+static inline void tofu_chan_check_permit(tofu_chan_t *chan)
+{
+    if ((chan->turn & TOFU_TAIL_KEY) &&
+        (((chan->turn - chan->polled_turn) >> TOFU_TAIL_TURN_SHIFT) >=
+         TOFU_PERMIT_ROUND)) {
+        chan->turn &= ~TOFU_TAIL_KEY;
+    }
+}
 /* The peer is gone, and with it what it lent. */
 void tofu_chan_reset(tofu_chan_t *chan);
 /* Do what can be done for those that wait; returns how many moved on. */
@@ -192,10 +253,15 @@ typedef struct tofu_loan { /* slots of one size, lent to one sender */
     uint16_t num_kept;
 } tofu_loan_t;
 
+/* May a sender leave out notices?  ASKED_BACK: until it answers, its messages may
+ * come without. */
+enum { TOFU_PERMIT_NONE, TOFU_PERMIT_GIVEN, TOFU_PERMIT_ASKED_BACK };
+
 struct tofu_lender {
     tofu_loan_t    loan[TOFU_AM_CLASSES];
     utofu_vcq_id_t vcq_id;
     tofu_peer_t    *peer;
+    uint64_t       turn;       /* of its next message, and the key of its permit */
     uint32_t       nonce;
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
@@ -203,6 +269,13 @@ struct tofu_lender {
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
     uint8_t        recalled;   /* was asked to give the slots back */
+    uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
+    uint8_t        spoke;      /* a message without notice came since the last tick */
+    uint8_t        used;       /* ... or ever, with this permit */
+    uint32_t       key;        /* of its last permit */
+    uint64_t       spoke_ms;   /* the last such tick */
+    uint64_t       report_ms;  /* it was told what was consumed */
+    uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
@@ -253,6 +326,8 @@ struct tofu_am {
     uint32_t       recall_scan;  /* ... of so many that were not looked at */
     int            recall_asked;
     int            wanted;    /* a channel has `want`, or had */
+    tofu_lender_t  *polled[TOFU_AM_MAX_POLLED]; /* iface->num_polled of them */
+    uint64_t       random;    /* state of the generator of keys */
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
     uint64_t       claim_since_ms[TOFU_REQUEST_ENTRIES];
@@ -307,6 +382,55 @@ void tofu_am_recall(tofu_am_t *am);
 void tofu_am_recall_idle(tofu_am_t *am);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
+/* ---- tofu_am_polled.c and tofu_am_recv.c: messages without a notice */
+
+/* After a report of half a window: let it leave out notices, if it may. */
+void tofu_lender_permit(tofu_lender_t *lender);
+/* The permit has ended: its answer came, or the loan ends. */
+void tofu_lender_unpermit(tofu_lender_t *lender);
+/* Ask for all permits back; those that can't be asked now are by the tick. */
+void tofu_am_revoke(tofu_am_t *am);
+void tofu_am_polled_tick(tofu_am_t *am);
+/* Is there a message without a notice to be delivered? */
+int tofu_am_polled_ready(const tofu_iface_t *iface);
+/* The notice that answers a revocation. */
+void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice);
+/* Deliver what has come without notices; returns how many.  Calls users. */
+unsigned tofu_am_poll(tofu_iface_t *iface);
+/* The same for one loan, all that is there.  The lender may be gone after it. */
+unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender);
+/*
+ * Deliver what its sender sent before this notice without notices; it has come, by
+ * STRONG_ORDER.  Users are called meanwhile, so the notice waits in the stash: progress
+ * in a handler must not read later ones before it.  0: it was handled there.
+ */
+int tofu_am_before(tofu_iface_t *iface, struct utofu_mrq_notice *notice);
+/* Messages sent on the loan before an answer that are not there; TOFU_TURNS: not an
+ * answer. */
+uint32_t tofu_am_answer_behind(const tofu_iface_t *iface,
+                               const tofu_lender_t *lender,
+                               const struct utofu_mrq_notice *notice);
+/* Give back slots of messages that are not delivered. */
+void tofu_am_skip(tofu_lender_t *lender, unsigned cls);
+
+static inline _Atomic uint64_t *tofu_am_tail(const tofu_am_t *am, uint32_t slot)
+{
+    return (_Atomic uint64_t *)(void *)(am->pool[TOFU_AM_SMALL].base +
+                                        (size_t)slot * TOFU_AM_SMALL_SIZE +
+                                        TOFU_POLLED_TAIL);
+}
+
+/* Has its next message come, without a notice?  acquire: then all of it has. */
+static inline int tofu_lender_ready(const tofu_am_t *am,
+                                    const tofu_lender_t *lender,
+                                    uint64_t *tail_p)
+{
+    *tail_p = atomic_load_explicit(
+            tofu_am_tail(am, lender->loan[TOFU_AM_SMALL].next),
+            memory_order_acquire);
+    return ((*tail_p ^ lender->turn) >> TOFU_TAIL_KEY_SHIFT) == 0;
+}
+
 /* ---- tofu_am_keep.c: large slots that are kept */
 
 /* May the handler keep the message in this slot?  Then it counts as kept. */

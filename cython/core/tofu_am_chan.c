@@ -64,6 +64,7 @@ static void tofu_chan_close(tofu_chan_t *chan)
 {
     memset(chan->cls, 0, sizeof(chan->cls));
     chan->skip = 0;
+    chan->turn = chan->polled_turn = 0;
 }
 
 static void tofu_chan_idle(tofu_chan_t *chan)
@@ -138,6 +139,8 @@ void tofu_chan_want(tofu_chan_t *chan)
     chan->nonce = am->nonce;
     atomic_store_explicit(&chan->mailbox->credit, 0, memory_order_relaxed);
     atomic_store_explicit(&chan->mailbox->recall, 0, memory_order_relaxed);
+    atomic_store_explicit(&chan->mailbox->permit, 0, memory_order_relaxed);
+    chan->permit = 0;
     atomic_store_explicit(&chan->mailbox->answer, 0, memory_order_release);
     tofu_list_add(&am->chans, &chan->all);
     tofu_chan_ask(chan, TOFU_REQUEST_GRANT);
@@ -197,6 +200,7 @@ int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
         tofu_chan_release(chan);
         return 0;
     }
+    tofu_chan_check_permit(chan);
     /* acquire: slots are written after their last message was read */
     word = atomic_load_explicit(&chan->mailbox->credit, memory_order_acquire);
     if ((word >> 48) == (chan->nonce & 0xffff)) {
@@ -493,6 +497,9 @@ void tofu_chans_tick(tofu_iface_t *iface)
         chan->tick_ms = iface->now_ms;
         tofu_list_del(&chan->all);
         tofu_list_add(&am->chans, &chan->all);
+        if ((chan->state == TOFU_CHAN_OPEN) && tofu_chan_permit_changed(chan)) {
+            tofu_chan_permit(chan); /* the receiver may wait for the answer */
+        }
         if (chan->state == TOFU_CHAN_OPEN) {
             tofu_chan_tick_open(chan, iface->now_ms);
         }

@@ -68,6 +68,7 @@ void tofu_lender_reclaim(tofu_lender_t *lender)
     unsigned  i;
 
     lender->dead = 1;
+    tofu_lender_unpermit(lender);
     if (lender->peer->lender == lender) {
         lender->peer->lender = NULL;
     }
@@ -103,11 +104,12 @@ static void tofu_lender_gone(tofu_lender_t *lender)
 int tofu_am_internal_room(tofu_am_t *am)
 {
     const tofu_iface_t *iface = am->iface;
+    /* the others are for answers of senders that had a permit */
+    const uint32_t     most   = TOFU_INTERNAL_NOTICES - iface->config.am_polled;
 
     /* the second: of operations that were given up notices may come yet */
-    return (am->internal < TOFU_INTERNAL_NOTICES) &&
-           (iface->notices <
-            iface->config.tx_notified + TOFU_INTERNAL_NOTICES);
+    return (am->internal < most) &&
+           (iface->notices < iface->config.tx_notified + most);
 }
 
 tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
@@ -227,6 +229,7 @@ void tofu_lender_report(tofu_lender_t *lender)
     tofu_loan_t   *small = &lender->loan[TOFU_AM_SMALL];
     tofu_loan_t   *large = &lender->loan[TOFU_AM_LARGE];
     uint32_t      s      = small->consumed, l = large->consumed;
+    uint32_t      news   = s - small->reported;
     tofu_status_t status;
     uint64_t      word;
 
@@ -256,6 +259,10 @@ void tofu_lender_report(tofu_lender_t *lender)
         }
         if (TOFU_UNLIKELY(iface->am->short_of_slots)) {
             tofu_lender_take_turns(lender);
+        } else if ((lender->permit == TOFU_PERMIT_NONE) &&
+                   (iface->num_polled < iface->config.am_polled) &&
+                   (news * 2 >= small->count)) {
+            tofu_lender_permit(lender);
         }
     } else if (status == TOFU_ERR_NO_RESOURCE) {
         if (!lender->gone && tofu_list_empty(&lender->due)) {
@@ -407,6 +414,7 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
     lender->peer    = peer;
     lender->nonce   = job->nonce;
     lender->mailbox = job->mailbox;
+    lender->report_ms = am->iface->now_ms;
     tofu_list_init(&lender->due);
     tofu_list_add(&am->lenders, &lender->link);
     peer->lender = lender;
@@ -495,6 +503,11 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
         if (lender->gone_call == iface->calls) {
             break; /* found after the MRQ was read: more may have come since */
         }
+        if ((lender->permit != TOFU_PERMIT_NONE) &&
+            (tofu_am_drain(iface, lender) > 0)) {
+            ++count;
+            break; /* users were called: all may be different now */
+        }
         tofu_lender_reclaim(lender);
         ++count;
     }
@@ -551,6 +564,7 @@ void tofu_am_tick(tofu_iface_t *iface, int mrq_empty)
     tofu_am_t *am = iface->am;
 
     tofu_am_check_claims(am, mrq_empty);
+    tofu_am_polled_tick(am);
     if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
         tofu_am_recall(am);
     }

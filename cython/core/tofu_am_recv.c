@@ -61,6 +61,7 @@ tofu_am_take_slot(tofu_pool_t *pool, uint64_t offset,
     ++slot;
     loan->next = (slot == loan->begin + loan->count) ? loan->begin : slot;
     ++loan->arrived;
+    lender->turn += TOFU_TURN;
     *slot_p = slot - 1;
     if ((cls == TOFU_AM_LARGE) && TOFU_UNLIKELY(loan->skip != 0)) {
         tofu_loan_pass(loan);
@@ -134,8 +135,7 @@ static inline void tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender,
     }
 }
 
-/* Give back a slot with a message that is not delivered. */
-static TOFU_NOINLINE void tofu_am_skip(tofu_lender_t *lender, unsigned cls)
+void TOFU_NOINLINE tofu_am_skip(tofu_lender_t *lender, unsigned cls)
 {
     tofu_loan_t *loan = &lender->loan[cls];
 
@@ -185,6 +185,163 @@ tofu_am_arrived_large(tofu_iface_t *iface,
                     base + sizeof(*header), length);
 }
 
+/* -------------------------------------------------- messages without a notice */
+
+static inline void tofu_am_take_polled(tofu_iface_t *iface,
+                                       tofu_lender_t *lender, uint64_t tail)
+{
+    tofu_loan_t *loan  = &lender->loan[TOFU_AM_SMALL];
+    unsigned    id     = (unsigned)(tail >> TOFU_TAIL_ID_SHIFT) & 0x1f;
+    unsigned    length = (unsigned)(tail & TOFU_TAIL_LENGTH);
+    uint32_t    slot   = loan->next;
+
+    loan->next = (slot + 1 == loan->begin + loan->count) ? loan->begin : slot + 1;
+    ++loan->arrived;
+    lender->turn += TOFU_TURN;
+    lender->spoke = 1;
+    ++iface->stats.am_polled;
+    if (TOFU_UNLIKELY((length == 0) || (length > TOFU_POLLED_BYTES))) {
+        tofu_iface_drop(iface, TOFU_LOGGED_FORGED, "a message of no length",
+                        lender->vcq_id);
+        tofu_am_skip(lender, TOFU_AM_SMALL);
+        return;
+    }
+    tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
+                    (char *)tofu_am_tail(iface->am, slot) -
+                            ((length + 7) & ~7u),
+                    length);
+}
+
+static int tofu_lender_is_polled(const tofu_iface_t *iface,
+                                 const tofu_lender_t *lender)
+{
+    unsigned i;
+
+    for (i = 0; i < iface->num_polled; ++i) {
+        if (iface->am->polled[i] == lender) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender)
+{
+    unsigned count = 0;
+    uint64_t tail;
+
+    /* a handler may end the loan; then another may have its place, which is as well */
+    while ((count < TOFU_TURNS) && tofu_lender_is_polled(iface, lender) &&
+           tofu_lender_ready(iface->am, lender, &tail)) {
+        tofu_am_take_polled(iface, lender, tail);
+        ++count;
+    }
+    return count;
+}
+
+unsigned tofu_am_poll(tofu_iface_t *iface)
+{
+    tofu_am_t     *am   = iface->am;
+    unsigned      count = 0, n, i;
+    tofu_lender_t *lender;
+    uint64_t      tail;
+
+    for (i = 0; i < iface->num_polled; ++i) {
+        for (n = 0; (n < TOFU_POLLED_BATCH) && (i < iface->num_polled); ++n) {
+            lender = am->polled[i];
+            if (!tofu_lender_ready(am, lender, &tail)) {
+                break;
+            }
+            tofu_am_take_polled(iface, lender, tail);
+            ++count;
+        }
+    }
+    return count;
+}
+
+/* How many messages without a notice, sent before the one of this notice, are not
+ * there?  Only what the place of a notice tells is known. */
+static uint32_t tofu_lender_behind(const tofu_iface_t *iface,
+                                   const tofu_lender_t *lender,
+                                   const struct utofu_mrq_notice *notice)
+{
+    const tofu_loan_t *loan = &lender->loan[TOFU_AM_SMALL];
+    const tofu_pool_t *pool = &iface->am->pool[TOFU_AM_SMALL];
+    uint64_t          slot  = (notice->rmt_stadd - pool->stadd - 1) /
+                    TOFU_AM_SMALL_SIZE - loan->begin;
+    uint32_t          missing;
+
+    if ((notice->edata >> 5) == TOFU_KIND_AM_SMALL) {
+        if (slot >= loan->count) {
+            return 0;
+        }
+        missing = (uint32_t)slot + loan->begin + loan->count - loan->next;
+        missing = (missing >= loan->count) ? missing - loan->count : missing;
+    } else if (notice->edata == TOFU_EDATA_ANSWER) {
+        missing = tofu_am_answer_behind(iface, lender, notice);
+    } else {
+        return 0;
+    }
+    /* it has no slots for more */
+    return (missing > loan->count - (loan->arrived - loan->reported)) ? 0 :
+                                                                        missing;
+}
+
+/* Its next message does not come any more: give back the slot. */
+static void tofu_lender_lost(tofu_iface_t *iface, tofu_lender_t *lender)
+{
+    tofu_loan_t *loan = &lender->loan[TOFU_AM_SMALL];
+
+    atomic_store_explicit(tofu_am_tail(iface->am, loan->next), 0,
+                          memory_order_relaxed);
+    if (++loan->next == loan->begin + loan->count) {
+        loan->next = loan->begin;
+    }
+    ++loan->arrived;
+    lender->turn += TOFU_TURN;
+    tofu_iface_drop(iface, TOFU_LOGGED_FORGED,
+                    "a message was written over before it was read",
+                    lender->vcq_id);
+    tofu_am_skip(lender, TOFU_AM_SMALL);
+}
+
+int tofu_am_before(tofu_iface_t *iface, struct utofu_mrq_notice *notice)
+{
+    tofu_lender_t *lender = NULL;
+    unsigned      i;
+    uint64_t      tail;
+
+    for (i = 0; (i < iface->num_polled) && (lender == NULL); ++i) {
+        if (iface->am->polled[i]->vcq_id == notice->vcq_id) {
+            lender = iface->am->polled[i];
+        }
+    }
+    if ((lender == NULL) ||
+        (!tofu_lender_ready(iface->am, lender, &tail) &&
+         (tofu_lender_behind(iface, lender, notice) == 0))) {
+        return 1;
+    }
+    iface->stash.notice = *notice;
+    iface->stash.code   = UTOFU_SUCCESS;
+    iface->stashed      = 1;
+    for (i = 0; i < TOFU_TURNS; ++i) {
+        tofu_am_drain(iface, lender);
+        if (!iface->stashed) {
+            return 0;
+        }
+        if (!tofu_lender_is_polled(iface, lender) ||
+            (tofu_lender_behind(iface, lender, notice) == 0)) {
+            break;
+        }
+        tofu_lender_lost(iface, lender); /* somebody wrote over it */
+    }
+    *notice        = iface->stash.notice;
+    iface->stashed = 0;
+    return 1;
+}
+
+/* -------------------------------------------------------------------- notices */
+
 void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
 {
     tofu_pool_t   *pool  = &iface->am->pool[TOFU_AM_SMALL];
@@ -198,6 +355,11 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
         lender = tofu_am_take_slot(pool, offset, notice, TOFU_AM_SMALL, &slot);
         if (TOFU_UNLIKELY(lender == NULL)) {
             break;
+        }
+        if (TOFU_UNLIKELY(lender->permit != TOFU_PERMIT_NONE)) {
+            /* of a round before: see TOFU_PERMIT_ROUND */
+            atomic_store_explicit(tofu_am_tail(iface->am, slot), 0,
+                                  memory_order_relaxed);
         }
         length = (uint32_t)(offset + 1) - slot * TOFU_AM_SMALL_SIZE;
         if (TOFU_UNLIKELY(length > TOFU_MAX_SHORT)) {
@@ -213,6 +375,12 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     case TOFU_KIND_REQUEST:
         tofu_am_request(iface, notice);
         return;
+    case TOFU_KIND_SILENT:
+        if (notice->edata == TOFU_EDATA_ANSWER) {
+            tofu_am_answered(iface, notice);
+            return;
+        }
+        break;
     default:
         break;
     }

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 
 /* The slot was used: on to the next in ring order. */
-static inline void tofu_chan_advance(tofu_chan_class_t *cls)
+static inline void tofu_chan_advance(tofu_chan_t *chan,
+                                     tofu_chan_class_t *cls)
 {
+    chan->turn += TOFU_TURN;
     --cls->left;
     cls->next += cls->size;
     if (cls->next == cls->end) {
@@ -19,14 +21,14 @@ static inline void tofu_chan_advance(tofu_chan_class_t *cls)
 
 static inline void tofu_am_sent(tofu_ep_t *ep, tofu_chan_class_t *cls)
 {
-    tofu_chan_advance(cls);
+    tofu_chan_advance(ep->chan, cls);
     ++ep->iface->stats.am_tx;
 }
 
 /* The same for large slots, of which some may be passed over. */
 static inline void tofu_chan_advance_large(tofu_chan_t *chan)
 {
-    tofu_chan_advance(&chan->cls[TOFU_AM_LARGE]);
+    tofu_chan_advance(chan, &chan->cls[TOFU_AM_LARGE]);
     if (TOFU_UNLIKELY(chan->skip != 0)) {
         tofu_chan_pass(chan);
     }
@@ -80,10 +82,44 @@ static tofu_status_t tofu_am_id_error(uint8_t id)
     return TOFU_ERR_INVALID_PARAM;
 }
 
-/* A message of 1 .. 32 bytes; there is a small slot. */
+/* A message of 1 .. 24 bytes, without a notice: its tail goes behind it, which
+ * STRONG_ORDER makes visible last. */
+static inline tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8_t id,
+                                                char *data, unsigned length)
+{
+    tofu_iface_t      *iface = ep->iface;
+    tofu_chan_t       *chan  = ep->chan;
+    tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
+    unsigned          words  = (length + 7) & ~7u;
+    uint64_t          tail   = chan->turn | ((unsigned)id << TOFU_TAIL_ID_SHIFT) |
+                    length;
+    tofu_status_t     status;
+
+    if (TOFU_UNLIKELY(words != length)) {
+        memset(data + length, 0, words - length);
+    }
+    memcpy(data + words, &tail, sizeof(tail));
+    status = tofu_post(iface, "utofu_put_piggyback", chan->vcq_id, length,
+                       iface->fn.put_piggyback(
+                               iface->vcq, chan->vcq_id, data,
+                               cls->next + TOFU_POLLED_TAIL - words,
+                               words + sizeof(tail),
+                               TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                               tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        chan->polled_turn = chan->turn;
+        tofu_am_sent(ep, cls);
+        return TOFU_OK;
+    }
+    return (status == TOFU_ERR_NO_RESOURCE) ?
+                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                   status;
+}
+
+/* A message of 1 .. 32 bytes; there is a small slot.  data has room for 32. */
 static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
-                                               const void *data,
-                                               unsigned length)
+                                               char *data, unsigned length)
 {
     tofu_iface_t      *iface = ep->iface;
     tofu_chan_t       *chan  = ep->chan;
@@ -93,6 +129,18 @@ static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
     tofu_status_t       status;
     uint64_t            value;
 
+    /* at each message, so that the receiver may sleep soon after it has revoked */
+    if (TOFU_UNLIKELY(tofu_chan_permit_changed(chan))) {
+        status = tofu_chan_permit(chan);
+        if (status != TOFU_OK) {
+            return (status == TOFU_ERR_NO_RESOURCE) ?
+                           tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                           status;
+        }
+    }
+    if ((chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_BYTES)) {
+        return tofu_am_post_polled(ep, id, data, length);
+    }
     if (TOFU_LIKELY(length == sizeof(value))) { /* a header and nothing else */
         memcpy(&value, data, sizeof(value));
         status = tofu_post(iface, "utofu_put_piggyback8", chan->vcq_id, length,

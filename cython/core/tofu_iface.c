@@ -18,6 +18,7 @@ void tofu_iface_config_default(tofu_iface_config_t *config)
     config->rx_short_slots = 1024;
     config->tx_bounce      = 128;
     config->tx_notified    = 256;
+    config->am_polled      = TOFU_AM_POLLED;
     config->rndv_split     = 0;
     config->strong_order   = 0;
     config->early_complete = 1;
@@ -37,6 +38,11 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
         tofu_error("%u large and %u small receive slots: there can be %u to "
                    "65536 and %u to 1048576", c->rx_slots, c->rx_short_slots,
                    TOFU_AM_MIN_WINDOW, TOFU_AM_MIN_WINDOW);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    if (c->am_polled > TOFU_AM_MAX_POLLED) {
+        tofu_error("am_polled %u: it can be at most %u", c->am_polled,
+                   TOFU_AM_MAX_POLLED);
         return TOFU_ERR_INVALID_PARAM;
     }
     if (c->rx_headroom > TOFU_AM_MAX_HEADROOM) {

@@ -73,14 +73,16 @@ enum {
     TOFU_KIND_AM_SMALL = 0,
     TOFU_KIND_AM_LARGE = 1,
     TOFU_KIND_REQUEST  = 2, /* an entry of the request table was written */
-    TOFU_KIND_SILENT   = 3  /* nobody gets a notice; the id is one of: */
+    TOFU_KIND_SILENT   = 3  /* no message; the id is one of: */
 };
 enum {
     TOFU_SILENT_USER    = 0, /* put or atomic of a user */
-    TOFU_SILENT_CONTROL = 1  /* what the receiver of AMs tells senders */
+    TOFU_SILENT_CONTROL = 1, /* what the receiver of AMs tells senders */
+    TOFU_SILENT_ANSWER  = 2  /* that a permit is back: the target gets a notice */
 };
 #define TOFU_EDATA_USER    TOFU_EDATA(TOFU_KIND_SILENT, TOFU_SILENT_USER)
 #define TOFU_EDATA_CONTROL TOFU_EDATA(TOFU_KIND_SILENT, TOFU_SILENT_CONTROL)
+#define TOFU_EDATA_ANSWER  TOFU_EDATA(TOFU_KIND_SILENT, TOFU_SILENT_ANSWER)
 
 /*
  * Callback data of utofu_poll_tcq.  Low bits: what it points to.
@@ -296,6 +298,7 @@ struct tofu_iface {
     uint32_t              post_budget;
     uint32_t              early_skip;  /* posts until tofu_op_early tries again */
     int                   stashed;     /* stash is to be handled by progress */
+    uint32_t              num_polled;  /* loans in am->polled */
     struct tofu_functions fn;
     tofu_peer_t           *last_peer;  /* of the last local notice */
     struct {

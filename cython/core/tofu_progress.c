@@ -197,14 +197,17 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
 /* Handle the notice at hand, and what is behind it. */
 static TOFU_NOINLINE unsigned
 tofu_iface_progress_notices(tofu_iface_t *iface,
-                            struct utofu_mrq_notice *notice, int code)
+                            struct utofu_mrq_notice *notice, int code,
+                            unsigned polled)
 {
     unsigned count = 0;
 
     for (;;) {
         if (TOFU_LIKELY((code == UTOFU_SUCCESS) &&
                         (notice->notice_type == UTOFU_MRQ_TYPE_RMT_PUT))) {
-            tofu_am_arrived(iface, notice);
+            if ((iface->num_polled == 0) || tofu_am_before(iface, notice)) {
+                tofu_am_arrived(iface, notice);
+            }
         } else if (!tofu_iface_notice(iface, notice, code)) {
             break;
         }
@@ -227,15 +230,25 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
     if (TOFU_UNLIKELY(count > iface->stats.mrq_peak)) {
         iface->stats.mrq_peak = count;
     }
-    return tofu_iface_progress_more(iface, count, code == UTOFU_ERR_NOT_FOUND);
+    return tofu_iface_progress_more(iface, count + polled,
+                                    code == UTOFU_ERR_NOT_FOUND);
 }
 
 unsigned tofu_iface_progress(tofu_iface_t *iface)
 {
     struct utofu_mrq_notice notice;
+    unsigned                polled = 0;
     int                     code;
 
     ++iface->calls;
+    if (iface->num_polled > 0) {
+        polled = tofu_am_poll(iface);
+        /* the rest can wait for the next call, but not for long */
+        if ((polled > 0) && (iface->calls % TOFU_POLLED_SKIP != 0) &&
+            !(iface->work | iface->notices | iface->tcq_wait)) {
+            return polled;
+        }
+    }
     if (TOFU_UNLIKELY(iface->stashed)) {
         notice         = iface->stash.notice;
         code           = iface->stash.code;
@@ -244,14 +257,14 @@ unsigned tofu_iface_progress(tofu_iface_t *iface)
         code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
     }
     if (TOFU_UNLIKELY(code != UTOFU_ERR_NOT_FOUND)) {
-        return tofu_iface_progress_notices(iface, &notice, code);
+        return tofu_iface_progress_notices(iface, &notice, code, polled);
     }
     iface->posts_limit = iface->posts + iface->post_budget;
     if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
                        TOFU_POSTS_UNSEEN))) {
-        return tofu_iface_progress_more(iface, 0, 1);
+        return tofu_iface_progress_more(iface, polled, 1);
     }
-    return 0;
+    return polled;
 }

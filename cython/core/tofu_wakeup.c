@@ -185,6 +185,9 @@ tofu_status_t tofu_iface_event_fd(tofu_iface_t *iface, int *fd_p)
 
     if (iface->wakeup == NULL) {
         status = tofu_wakeup_open(iface);
+        if (status == TOFU_OK) {
+            tofu_am_revoke(iface->am); /* a message without notice does not ring */
+        }
     }
     if (status == TOFU_OK) {
         *fd_p = iface->wakeup->epoll_fd;
@@ -248,7 +251,8 @@ static int tofu_wakeup_ready(tofu_iface_t *iface, int *wait_p)
 {
     tofu_am_t *am = iface->am;
 
-    return iface->stashed || !tofu_list_empty(&iface->done) ||
+    return iface->stashed || tofu_am_polled_ready(iface) ||
+           !tofu_list_empty(&iface->done) ||
            !tofu_list_empty(&iface->failed) || !tofu_list_empty(&am->due) ||
            !tofu_list_empty(&am->gone) ||
            (!tofu_list_empty(&am->jobs) && !am->short_of_slots) ||
@@ -389,6 +393,9 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
     if (iface->fatal) {
         return TOFU_ERR_IO_ERROR; /* nothing comes any more */
     }
+    /* Permits were revoked, but who has not answered may have looked before that: its
+     * message would come without a ring. */
+    soon   |= (iface->num_polled > 0);
     drained = tofu_wakeup_drain(wakeup);
     if (drained <= 0) {
         return (drained == 0) ? TOFU_ERR_BUSY :
@@ -399,7 +406,7 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
         return status;
     }
     tofu_wakeup_state(wakeup, TOFU_DOORBELL_ARM);
-    status = tofu_wakeup_queues_empty(iface) ?
+    status = (tofu_wakeup_queues_empty(iface) && !tofu_am_polled_ready(iface)) ?
                      tofu_wakeup_bells(iface, &soon) :
                      TOFU_ERR_BUSY;
     if (status == TOFU_OK) {

@@ -240,6 +240,7 @@ typedef struct uct_utofu_iface_config {
     unsigned long      rx_short_slots;
     unsigned long      tx_bounce;
     unsigned long      tx_notified;
+    unsigned long      am_polled;
     int                strong_order;
     int                stats;
     double             bandwidth;       /* bytes per second */

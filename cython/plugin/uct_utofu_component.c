@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[7];
-static ucs_config_field_t uct_utofu_iface_config_table[13];
+static ucs_config_field_t uct_utofu_iface_config_table[14];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -194,6 +194,11 @@ static void uct_utofu_config_init(void)
          "Largest number of operations in flight whose completion is reported: "
          "zcopy, get, fetching atomics and flush.",
          offsetof(uct_utofu_iface_config_t, tx_notified), count},
+
+        {"AM_POLLED", "auto",
+         "Senders that may send small messages without a notice: the interface "
+         "looks at memory for each of them. At most 8; 0 is none, \"auto\" is 4.",
+         offsetof(uct_utofu_iface_config_t, am_polled), count},
 
         {"STRONG_ORDER", "n",
          "Post zcopy operations in strong order too, so that they take effect in "

@@ -524,6 +524,13 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
     if (config->am_seg_size != UCS_MEMUNITS_AUTO) {
         core_config->am_seg_size = config->am_seg_size;
     }
+    if (config->am_polled != UCT_UTOFU_COUNT_AUTO) { /* 0 is a number here */
+        if (config->am_polled > 8) {
+            uct_utofu_error("UCX_UTOFU_AM_POLLED: it can be 0 to 8");
+            return UCS_ERR_INVALID_PARAM;
+        }
+        core_config->am_polled = (unsigned)config->am_polled;
+    }
     core_config->strong_order = config->strong_order;
     if (!UCS_CONFIG_DBL_IS_AUTO(config->wakeup_timer)) {
         if (!(config->wakeup_timer >= 1e-6) || (config->wakeup_timer > 0.1)) {

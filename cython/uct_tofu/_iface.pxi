@@ -26,7 +26,8 @@ own_ifaces = weakref.WeakValueDictionary()
 @cython.no_gc_clear
 cdef class Iface:
     """Iface(md, *, am_seg_size=None, rx_slots=None, rx_short_slots=None, \
-tx_bounce=None, tx_notified=None, rndv_split=None, strong_order=None, \
+tx_bounce=None, tx_notified=None, am_polled=None, rndv_split=None, \
+strong_order=None, \
 am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VCQ, and everything that uses it.
 
     Parameters
@@ -40,6 +41,9 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         Bounce buffers for bcopy operations.
     tx_notified : int, optional
         Operations with a local notice in flight.
+    am_polled : int, optional
+        Senders, 0 to 8, that may send small active messages without a notice, so
+        that progress looks at memory for each.
     rndv_split : int, optional
         Bytes of one uTofu operation; larger ones are split.
     strong_order : bool, optional
@@ -67,7 +71,8 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
 
     def __init__(self, MemoryDomain md not None, *, am_seg_size=None,
                  rx_slots=None, rx_short_slots=None, tx_bounce=None,
-                 tx_notified=None, rndv_split=None, strong_order=None,
+                 tx_notified=None, am_polled=None, rndv_split=None,
+                 strong_order=None,
                  size_t am_backlog=1 << 30, on_error=None):
         cdef:
             c.tofu_iface_config_t config
@@ -90,6 +95,8 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             config.tx_bounce = tx_bounce
         if tx_notified is not None:
             config.tx_notified = tx_notified
+        if am_polled is not None:
+            config.am_polled = am_polled
         if rndv_split is not None:
             config.rndv_split = rndv_split
         if strong_order is not None:

@@ -42,6 +42,10 @@ CASES = {
     ],
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
+    "polled": [
+        "mixed", "narrow", "wrap", "off", "inside", "silent", "crowded", "turns",
+        "asleep", "mute", "killed", "strangers",
+    ],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most
 SANITIZED = [
@@ -55,11 +59,14 @@ SANITIZED = [
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
     ("wake", "credit"), ("wake", "hostile"),
+    ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
+    ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
 ]  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "crowd": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "storm4": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
+    "narrow": {"POLLED_SLOTS": "4"},
 }
 
 
@@ -142,6 +149,15 @@ def test_sleep_in_modes(processes, job, plain, monkeypatch, case, mode):
     """What comes late, or in the thread of the wire, wakes as well."""
     monkeypatch.setenv(*mode.split("="))
     run_case(processes, job, plain, "wake", case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", CASES["polled"])
+@pytest.mark.parametrize("mode", ["UTOFU_EMU_STRICT=1", "UTOFU_EMU_TIMING=tofud"])
+def test_polled_in_modes(processes, job, plain, monkeypatch, case, mode):
+    """The last bytes of a message come last, and messages in their order."""
+    monkeypatch.setenv(*mode.split("="))
+    run_case(processes, job, plain, "polled", case)
 
 
 @pytest.mark.timeout(240)

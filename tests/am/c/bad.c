@@ -188,6 +188,7 @@ static void abuse_slot(struct ctx *ctx, unsigned cls, size_t length)
                                               TOFU_KIND_AM_SMALL :
                                               TOFU_KIND_AM_LARGE, 1),
                            NOTIFIED, NULL), 0);
+    ctx->ep[VICTIM]->chan->turn += TOFU_TURN;
     --c->left;
     c->next += c->size;
     if (c->next == c->end) {

@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages without a notice: their order among all others, who may send them and for
+ * how long, and what strangers and deaths do to them.
+ */
+#include "core_test.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <tofu_internal.h>
+#include <tofu_am.h>
+
+#define ID   6
+#define ROOM 1500u
+
+static uint64_t next_of[MAX_RANKS], received;
+static int      depth, max_depth; /* handlers in which progress may be called */
+static unsigned nested;
+
+struct head {
+    uint64_t from : 8, number : 56;
+};
+
+static struct ctx *of_handler;
+
+static int8_t on_message(void *arg, void *data, size_t length, unsigned flags)
+{
+    struct head head;
+    uint64_t    word;
+    unsigned    i;
+
+    (void)arg;
+    (void)flags;
+    CHECK(length >= sizeof(word));
+    memcpy(&word, data, sizeof(word));
+    memcpy(&head, data, sizeof(head));
+    CHECK(head.from < MAX_RANKS);
+    if (head.number != next_of[head.from]) {
+        FAIL("message %llu from %u, expected %llu",
+             (unsigned long long)head.number, (unsigned)head.from,
+             (unsigned long long)next_of[head.from]);
+    }
+    ++next_of[head.from];
+    ++received;
+    if (depth < max_depth) {
+        ++depth;
+        nested += depth > 1;
+        for (i = 0; i < 3; ++i) {
+            tofu_iface_progress(of_handler->iface);
+        }
+        --depth;
+    }
+    /* after what came meanwhile: it is not written over */
+    CHECK(matches((char *)data + 8, length - 8, word * 7919));
+    return TOFU_OK;
+}
+
+struct bytes {
+    const void *data;
+    size_t     length;
+};
+
+static size_t pack(void *dest, void *arg)
+{
+    const struct bytes *bytes = arg;
+
+    memcpy(dest, bytes->data, bytes->length);
+    return bytes->length;
+}
+
+/* Send message `number` of this rank; NO_RESOURCE: not now. */
+static tofu_status_t try_send(struct ctx *ctx, int to, uint64_t number,
+                              size_t length)
+{
+    struct head  head = {.from = (uint64_t)ctx->rank, .number = number};
+    char         buffer[ROOM];
+    struct bytes bytes = {buffer, length};
+    uint64_t     word;
+    intptr_t     ret;
+
+    memcpy(&word, &head, sizeof(word));
+    memcpy(buffer, &word, sizeof(word));
+    fill(buffer + 8, length - 8, word * 7919);
+    ret = (length <= 32) ? tofu_ep_am_short(ctx->ep[to], ID, word, buffer + 8,
+                                            (unsigned)length - 8) :
+                           tofu_ep_am_bcopy(ctx->ep[to], ID, pack, &bytes);
+    return (ret >= 0) ? TOFU_OK : (tofu_status_t)ret;
+}
+
+static void send_message(struct ctx *ctx, int to, uint64_t number, size_t length)
+{
+    tofu_status_t status;
+
+    while ((status = try_send(ctx, to, number, length)) == TOFU_ERR_NO_RESOURCE) {
+        if (tofu_iface_progress(ctx->iface) == 0) {
+            sched_yield();
+        }
+    }
+    CHECK_OK(status);
+}
+
+static void open_all(struct ctx *ctx, const tofu_iface_config_t *config)
+{
+    of_handler = ctx;
+    core_open(ctx, config, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, ID, on_message, NULL));
+    core_barrier(ctx);
+}
+
+static tofu_iface_stats_t stats_of(struct ctx *ctx)
+{
+    tofu_iface_stats_t stats;
+
+    tofu_iface_get_stats(ctx->iface, &stats);
+    return stats;
+}
+
+#define WAIT_FOR(ctx, cond) \
+    do { \
+        double _end = core_now() + 40; \
+        while (!(cond)) { \
+            if (tofu_iface_progress((ctx)->iface) == 0) { \
+                sched_yield(); \
+            } \
+            if (core_now() > _end) { \
+                FAIL("not within 40 s: %s", #cond); \
+            } \
+        } \
+    } while (0)
+
+/* Small messages from rank 1 to rank 0 until they come without notices; how many. */
+static uint64_t warm_up(struct ctx *ctx, uint64_t number)
+{
+    _Atomic uint64_t *polled = &ctx->shared->word[60];
+
+    if (ctx->rank == 1) {
+        while (!atomic_load(polled)) {
+            send_message(ctx, 0, number++, 8);
+        }
+        atomic_store(&ctx->shared->word[61], number);
+        core_flush(ctx, ctx->ep[0]);
+    } else {
+        WAIT_FOR(ctx, stats_of(ctx).am_polled > 0);
+        atomic_store(polled, 1);
+    }
+    core_barrier(ctx);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, next_of[1] == atomic_load(&ctx->shared->word[61]));
+    }
+    return atomic_load(&ctx->shared->word[61]);
+}
+
+static tofu_lender_t *lender_of(struct ctx *ctx, int rank)
+{
+    utofu_vcq_id_t vcq_id;
+    tofu_peer_t    *peer;
+    size_t         i;
+
+    memcpy(&vcq_id, ctx->shared->rank[rank].address + 8, 8);
+    for (i = 0; i < ctx->iface->max_peers; ++i) {
+        peer = ctx->iface->peers[i];
+        if ((peer != NULL) && (peer->vcq_id == vcq_id)) {
+            return peer->lender;
+        }
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------- cases */
+
+static size_t random_length(uint64_t *random)
+{
+    uint64_t r = next_random(random);
+
+    switch (r % 16) {
+    case 0:
+        return 33 + (r >> 8) % (ROOM - 33);
+    case 1:
+    case 2:
+        return 25 + (r >> 8) % 8; /* a small slot, but with a notice */
+    default:
+        return 8 + (r >> 8) % 17;
+    }
+}
+
+/* All kinds mixed between two that send and receive, with small and large rings. */
+static void mixed(struct ctx *ctx)
+{
+    const uint64_t      messages = 40000;
+    tofu_iface_config_t config;
+    tofu_iface_stats_t  stats;
+    uint64_t            random = (uint64_t)ctx->rank, i;
+    int                 peer   = !ctx->rank;
+
+    tofu_iface_config_default(&config);
+    if (getenv("POLLED_SLOTS") != NULL) {
+        config.rx_short_slots = (unsigned)atoi(getenv("POLLED_SLOTS"));
+        config.rx_slots       = config.rx_short_slots;
+    }
+    open_all(ctx, &config);
+    for (i = 0; i < messages; ++i) {
+        send_message(ctx, peer, i, random_length(&random));
+        if (next_random(&random) % 64 == 0) {
+            WAIT_FOR(ctx, received > i / 2); /* now and then in step */
+        }
+    }
+    WAIT_FOR(ctx, received == messages);
+    stats = stats_of(ctx);
+    CHECK_EQ(stats.am_rx, messages);
+    CHECK_EQ(stats.dropped, 0);
+    if (stats.am_polled < messages / 4) {
+        FAIL("%llu messages came without a notice, of %llu",
+             (unsigned long long)stats.am_polled, (unsigned long long)messages);
+    }
+    CHECK(stats.am_polled < messages);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* The count of messages goes round its 30 bits. */
+static void wrap(struct ctx *ctx)
+{
+    const uint64_t after = ((1ull << 30) - 300) << TOFU_TAIL_TURN_SHIFT;
+    uint64_t       random = 5, i, n, polled;
+
+    open_all(ctx, NULL);
+    n      = warm_up(ctx, 0);
+    polled = stats_of(ctx).am_polled;
+    if (ctx->rank == 0) {
+        lender_of(ctx, 1)->turn += after;
+    } else {
+        ctx->ep[0]->chan->turn += after;
+        ctx->ep[0]->chan->polled_turn += after;
+    }
+    core_barrier(ctx);
+    for (i = 0; (ctx->rank == 1) && (i < 2000); ++i) {
+        send_message(ctx, 0, n + i, random_length(&random));
+    }
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, next_of[1] == n + 2000);
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+        CHECK(stats_of(ctx).am_polled - polled > 1000);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* Off: all have notices. */
+static void off(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    tofu_iface_t        *iface;
+    uint64_t            i;
+
+    tofu_iface_config_default(&config);
+    config.am_polled = 0;
+    open_all(ctx, &config);
+    for (i = 0; (ctx->rank == 1) && (i < 3000); ++i) {
+        send_message(ctx, 0, i, 8);
+    }
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == 3000);
+        CHECK_EQ(stats_of(ctx).am_polled, 0);
+        CHECK_EQ(ctx->iface->num_polled, 0);
+    }
+    config.am_polled = TOFU_AM_MAX_POLLED + 1;
+    CHECK_EQ(tofu_iface_open(ctx->md, &config, &iface), TOFU_ERR_INVALID_PARAM);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* Handlers call progress, in which handlers call progress. */
+static void inside(struct ctx *ctx)
+{
+    const uint64_t messages = 30000;
+    uint64_t       random   = 77, i;
+
+    max_depth = 4;
+    open_all(ctx, NULL);
+    for (i = 0; (ctx->rank == 1) && (i < messages); ++i) {
+        send_message(ctx, 0, i, random_length(&random));
+    }
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == messages);
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+        CHECK(stats_of(ctx).am_polled > messages / 8);
+        CHECK(nested > 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* A permit that is not used comes back, and is given again. */
+static void silent(struct ctx *ctx)
+{
+    uint64_t n, polled;
+    int      round;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    for (round = 0; round < 3; ++round) {
+        if (ctx->rank == 0) {
+            CHECK(ctx->iface->num_polled <= 1);
+            WAIT_FOR(ctx, ctx->iface->num_polled == 0); /* its tick answers */
+            CHECK_EQ(stats_of(ctx).dropped, 0);
+        }
+        core_barrier(ctx);
+        polled = stats_of(ctx).am_polled;
+        atomic_store(&ctx->shared->word[60], 0);
+        core_barrier(ctx);
+        if (ctx->rank == 1) {
+            CHECK_EQ(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY, 0);
+            while (!atomic_load(&ctx->shared->word[60])) {
+                send_message(ctx, 0, n++, 8);
+            }
+            atomic_store(&ctx->shared->word[61], n);
+        } else {
+            WAIT_FOR(ctx, stats_of(ctx).am_polled > polled);
+            atomic_store(&ctx->shared->word[60], 1);
+        }
+        core_barrier(ctx);
+        n = atomic_load(&ctx->shared->word[61]);
+        if (ctx->rank == 0) {
+            WAIT_FOR(ctx, next_of[1] == n);
+        }
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* More that are busy than may leave out notices. */
+static void crowded(struct ctx *ctx)
+{
+    const uint64_t messages = 6000;
+    uint64_t       random   = (uint64_t)ctx->rank, i;
+    uint32_t       most     = 0;
+    double         end      = core_now() + 60;
+
+    open_all(ctx, NULL);
+    for (i = 0; (ctx->rank > 0) && (i < messages); ++i) {
+        send_message(ctx, 0, i, random_length(&random));
+    }
+    while ((ctx->rank == 0) &&
+           (received < messages * (unsigned)(ctx->size - 1))) {
+        if (tofu_iface_progress(ctx->iface) == 0) {
+            sched_yield();
+        }
+        if (ctx->iface->num_polled > most) {
+            most = ctx->iface->num_polled;
+        }
+        CHECK(core_now() < end);
+    }
+    if (ctx->rank == 0) {
+        CHECK_EQ(most, TOFU_AM_POLLED);
+        CHECK(stats_of(ctx).am_polled > messages / 8);
+        CHECK(stats_of(ctx).am_polled < received);
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* Slots of few go from one to the other, with permits. */
+static void turns(struct ctx *ctx)
+{
+    const uint64_t      messages = 3000;
+    tofu_iface_config_t config;
+    uint64_t            random = (uint64_t)ctx->rank, i;
+
+    tofu_iface_config_default(&config);
+    config.rx_short_slots = 6;
+    config.rx_slots       = 6;
+    open_all(ctx, &config);
+    for (i = 0; (ctx->rank > 0) && (i < messages); ++i) {
+        send_message(ctx, 0, i, random_length(&random));
+    }
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == messages * (unsigned)(ctx->size - 1));
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* The receiver begins to sleep: permits are asked back, and nobody is late. */
+static void asleep(struct ctx *ctx)
+{
+    unsigned sleeps = 0, late = 0;
+    uint64_t n, i;
+    double   begin;
+    int      fd;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    if (ctx->rank == 1) {
+        for (i = 0; i < 1500; ++i) {
+            send_message(ctx, 0, n + i, 8);
+            while (atomic_load(&ctx->shared->word[1]) <= i) {
+                tofu_iface_progress(ctx->iface);
+            }
+        }
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    CHECK_OK(tofu_iface_event_fd(ctx->iface, &fd));
+    while (next_of[1] < n + 1500) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        tofu_status_t status;
+
+        if (tofu_iface_progress(ctx->iface) > 0) {
+            atomic_store(&ctx->shared->word[1], next_of[1] - n);
+            continue;
+        }
+        status = tofu_iface_event_arm(ctx->iface, 3);
+        if (status == TOFU_ERR_BUSY) {
+            continue;
+        }
+        CHECK_OK(status);
+        ++sleeps;
+        begin = core_now();
+        CHECK_EQ(poll(&p, 1, 20000), 1);
+        late += (core_now() - begin > 0.09) &&
+                (tofu_iface_progress(ctx->iface) > 0);
+        atomic_store(&ctx->shared->word[1], next_of[1] - n);
+    }
+    CHECK_EQ(ctx->iface->num_polled, 0); /* it was answered, and none is given */
+    CHECK(sleeps > 0);
+    CHECK(late < 20);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* A sender that was permitted neither sends nor makes progress: who waits for it may
+ * sleep all the same, and its next message is not lost. */
+static void mute(struct ctx *ctx)
+{
+    struct pollfd p = {.events = POLLIN};
+    tofu_status_t status;
+    uint64_t      n;
+    unsigned      i;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    if (ctx->rank == 1) {
+        while (atomic_load(&ctx->shared->word[1]) == 0) {
+            sched_yield();
+        }
+        /* no progress: the message itself answers */
+        CHECK_OK(try_send(ctx, 0, n, 8));
+        CHECK_OK(try_send(ctx, 0, n + 1, 8));
+        CHECK_EQ(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY, 0);
+    } else {
+        CHECK_OK(tofu_iface_event_fd(ctx->iface, &p.fd));
+        for (i = 0; i < 5; ++i) {
+            while ((status = tofu_iface_event_arm(ctx->iface, 3)) ==
+                   TOFU_ERR_BUSY) {
+                tofu_iface_progress(ctx->iface);
+            }
+            CHECK_OK(status);
+            CHECK_EQ(poll(&p, 1, 20000), 1);
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK_EQ(ctx->iface->num_polled, 1);
+        CHECK_EQ(next_of[1], n);
+        /* now, or its unanswered permit is found by a look at memory */
+        atomic_store(&ctx->shared->word[1], 1);
+        WAIT_FOR(ctx, next_of[1] == n + 2);
+        WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* It dies with messages that nobody has looked at. */
+static void killed(struct ctx *ctx)
+{
+    uint64_t n;
+    unsigned i;
+    double   end;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    if (ctx->rank == 1) {
+        for (i = 0; i < 20; ++i) {
+            CHECK_OK(try_send(ctx, 0, n + i, 8 + i));
+        }
+        core_flush(ctx, ctx->ep[0]);
+        atomic_store(&ctx->shared->word[1], 1);
+        for (;;) {
+            pause();
+        }
+    }
+    while (atomic_load(&ctx->shared->word[1]) == 0) {
+        sched_yield();
+    }
+    CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGKILL), 0);
+    core_usleep(100000);
+    end = core_now() + 20;
+    /* found dead when the permit is asked back: the put fails */
+    while (((ctx->iface->num_polled > 0) || (next_of[1] < n + 20)) &&
+           (core_now() < end)) {
+        tofu_iface_progress(ctx->iface);
+    }
+    CHECK_EQ(next_of[1], n + 20);
+    CHECK_EQ(ctx->iface->num_polled, 0);
+    CHECK(lender_of(ctx, 1) == NULL);
+    CHECK_EQ(stats_of(ctx).dropped, 0);
+    ctx->size = 1;
+    for (i = 0; i < 2; ++i) {
+        tofu_ep_destroy(ctx->ep[i]);
+    }
+    tofu_iface_close(ctx->iface);
+    tofu_md_close(ctx->md);
+}
+
+/* Bytes of others in the slots.  What is written over is lost, and only that. */
+static void strangers(struct ctx *ctx)
+{
+    tofu_lender_t    *lender;
+    tofu_loan_t      *loan;
+    _Atomic uint64_t *word = ctx->shared->word;
+    uint64_t         random = 9, n, i, tail, before;
+    int              round;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    for (round = 0; round < 3; ++round) {
+        if (ctx->rank == 1) {
+            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 1) {
+                tofu_iface_progress(ctx->iface);
+            }
+            CHECK(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY);
+            for (i = 0; i < 5; ++i) {
+                send_message(ctx, 0, n + i, 16);
+            }
+            core_flush(ctx, ctx->ep[0]);
+            atomic_store(&word[1], (uint64_t)round * 2 + 2);
+            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 3) {
+                if (round == 2) {
+                    core_usleep(1000); /* nothing: the answer must do */
+                }
+                tofu_iface_progress(ctx->iface);
+            }
+            n = atomic_load(&word[2]);
+            for (i = 0; i < 300; ++i) {
+                send_message(ctx, 0, n + i, (round == 0) ? 32 : 8);
+            }
+        } else {
+            before = stats_of(ctx).dropped;
+            lender = lender_of(ctx, 1);
+            loan   = &lender->loan[TOFU_AM_SMALL];
+            CHECK(lender->permit != TOFU_PERMIT_NONE);
+            /* tails of nobody: bits of every kind differ, none is delivered */
+            for (i = 0; i < 3000; ++i) {
+                tail  = lender->turn | 1 << 5 | 8;
+                tail ^= 1ull << (10 + next_random(&random) % 54);
+                atomic_store(tofu_am_tail(ctx->iface->am, loan->next), tail);
+                tofu_iface_progress(ctx->iface);
+                CHECK_EQ(next_of[1], n);
+                atomic_store(tofu_am_tail(ctx->iface->am, loan->next), 0);
+            }
+            atomic_store(&word[1], (uint64_t)round * 2 + 1);
+            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 2) {
+                sched_yield(); /* no progress: they stand there */
+            }
+            /* the second of five is spoilt; those behind it come late */
+            tail = loan->next + 1 == loan->begin + loan->count ? loan->begin :
+                                                                 loan->next + 1;
+            atomic_store(tofu_am_tail(ctx->iface->am, (uint32_t)tail),
+                         0x1234567ull * (unsigned)round);
+            tofu_iface_progress(ctx->iface);
+            CHECK_EQ(next_of[1], n + 1);
+            next_of[1] = n + 2;
+            n += 5;
+            atomic_store(&word[2], n);
+            if (round == 2) {
+                /* it is silent, so the permit is asked back */
+                WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+                CHECK_EQ(stats_of(ctx).dropped - before, 1);
+            }
+            atomic_store(&word[1], (uint64_t)round * 2 + 3);
+            WAIT_FOR(ctx, next_of[1] == n + 300);
+            CHECK_EQ(stats_of(ctx).dropped - before, 1);
+        }
+        n += (ctx->rank == 1) ? 300 : 0;
+        core_barrier(ctx);
+        if (ctx->rank == 0) {
+            n = next_of[1];
+        }
+        /* the permit is there again for the next round */
+        atomic_store(&word[60], 0);
+        core_barrier(ctx);
+        if (ctx->rank == 1) {
+            do {
+                send_message(ctx, 0, n++, 8);
+            } while (!(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY));
+            send_message(ctx, 0, n++, 8);
+            atomic_store(&word[61], n);
+        }
+        core_barrier(ctx);
+        n = atomic_load(&word[61]);
+        if (ctx->rank == 0) {
+            WAIT_FOR(ctx, next_of[1] == n);
+        }
+        core_barrier(ctx);
+    }
+    core_close(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"mixed", 2, 60, mixed, 0},
+        {"narrow", 2, 60, mixed, 0}, /* with 4 slots of each kind */
+        {"wrap", 2, 60, wrap, 0},
+        {"off", 2, 30, off, 0},
+        {"inside", 2, 60, inside, 0},
+        {"silent", 2, 60, silent, 0},
+        {"crowded", 8, 90, crowded, 0},
+        {"turns", 5, 90, turns, 0},
+        {"asleep", 2, 60, asleep, 0},
+        {"mute", 2, 60, mute, 0},
+        {"killed", 2, 60, killed, 2},
+        {"strangers", 2, 60, strangers, 0},
+    };
+
+    return core_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
