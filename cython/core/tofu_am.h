@@ -85,7 +85,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_POLLED        4u
 #define TOFU_AM_MAX_POLLED    8u
 #define TOFU_POLLED_BATCH     16u  /* delivered from one loan by one progress */
-#define TOFU_POLLED_SKIP      8u   /* one of so many busy calls reads the MRQ */
+#define TOFU_POLLED_SKIP      4u   /* of so many calls one looks at the MRQ */
 #define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
 #define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
 #define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
@@ -391,8 +391,6 @@ void tofu_lender_unpermit(tofu_lender_t *lender);
 /* Ask for all permits back; those that can't be asked now are by the tick. */
 void tofu_am_revoke(tofu_am_t *am);
 void tofu_am_polled_tick(tofu_am_t *am);
-/* Is there a message without a notice to be delivered? */
-int tofu_am_polled_ready(const tofu_iface_t *iface);
 /* The notice that answers a revocation. */
 void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice);
 /* Deliver what has come without notices; returns how many.  Calls users. */
@@ -429,6 +427,21 @@ static inline int tofu_lender_ready(const tofu_am_t *am,
             tofu_am_tail(am, lender->loan[TOFU_AM_SMALL].next),
             memory_order_acquire);
     return ((*tail_p ^ lender->turn) >> TOFU_TAIL_KEY_SHIFT) == 0;
+}
+
+/* Is there a message without a notice to be delivered? */
+static inline int tofu_am_polled_ready(const tofu_iface_t *iface)
+{
+    const tofu_am_t *am = iface->am;
+    uint64_t        tail;
+    uint32_t        i = 0;
+
+    do { /* mostly one, and not called for none on the fast path */
+        if (tofu_lender_ready(am, am->polled[i], &tail)) {
+            return 1;
+        }
+    } while (++i < iface->num_polled);
+    return 0;
 }
 
 /* ---- tofu_am_keep.c: large slots that are kept */

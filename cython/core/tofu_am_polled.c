@@ -154,19 +154,6 @@ void tofu_am_polled_tick(tofu_am_t *am)
     }
 }
 
-int tofu_am_polled_ready(const tofu_iface_t *iface)
-{
-    uint64_t tail;
-    uint32_t i;
-
-    for (i = 0; i < iface->num_polled; ++i) {
-        if (tofu_lender_ready(iface->am, iface->am->polled[i], &tail)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 uint32_t tofu_am_answer_behind(const tofu_iface_t *iface,
                                const tofu_lender_t *lender,
                                const struct utofu_mrq_notice *notice)

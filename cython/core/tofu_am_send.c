@@ -84,7 +84,7 @@ static tofu_status_t tofu_am_id_error(uint8_t id)
 
 /* A message of 1 .. 24 bytes, without a notice: its tail goes behind it, which
  * STRONG_ORDER makes visible last. */
-static inline tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8_t id,
+static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8_t id,
                                                 char *data, unsigned length)
 {
     tofu_iface_t      *iface = ep->iface;
@@ -117,9 +117,18 @@ static inline tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8_t id,
                    status;
 }
 
+/* Can it go without a notice?  Asked for each message, so that the receiver may sleep
+ * soon after it has revoked the permit. */
+static inline int tofu_am_may_poll(const tofu_chan_t *chan, unsigned length)
+{
+    return (chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_BYTES) &&
+           !tofu_chan_permit_changed(chan);
+}
+
 /* A message of 1 .. 32 bytes; there is a small slot.  data has room for 32. */
-static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
-                                               char *data, unsigned length)
+static TOFU_NOINLINE tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
+                                                      char *data,
+                                                      unsigned length)
 {
     tofu_iface_t      *iface = ep->iface;
     tofu_chan_t       *chan  = ep->chan;
@@ -129,7 +138,6 @@ static inline tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
     tofu_status_t       status;
     uint64_t            value;
 
-    /* at each message, so that the receiver may sleep soon after it has revoked */
     if (TOFU_UNLIKELY(tofu_chan_permit_changed(chan))) {
         status = tofu_chan_permit(chan);
         if (status != TOFU_OK) {
@@ -202,8 +210,10 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
     } else if (length > 0) {
         memcpy(message + sizeof(header), payload, length);
     }
-    return tofu_am_post_small(ep, id, message,
-                              (unsigned)sizeof(header) + length);
+    length += (unsigned)sizeof(header);
+    return tofu_am_may_poll(ep->chan, length) ?
+                   tofu_am_post_polled(ep, id, message, length) :
+                   tofu_am_post_small(ep, id, message, length);
 }
 
 /* Take a bounce buffer and write nothing yet. */

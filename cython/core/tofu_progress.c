@@ -234,21 +234,13 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
                                     code == UTOFU_ERR_NOT_FOUND);
 }
 
-unsigned tofu_iface_progress(tofu_iface_t *iface)
+/* polled: events of this call already. */
+static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
+                                               unsigned polled)
 {
     struct utofu_mrq_notice notice;
-    unsigned                polled = 0;
     int                     code;
 
-    ++iface->calls;
-    if (iface->num_polled > 0) {
-        polled = tofu_am_poll(iface);
-        /* the rest can wait for the next call, but not for long */
-        if ((polled > 0) && (iface->calls % TOFU_POLLED_SKIP != 0) &&
-            !(iface->work | iface->notices | iface->tcq_wait)) {
-            return polled;
-        }
-    }
     if (TOFU_UNLIKELY(iface->stashed)) {
         notice         = iface->stash.notice;
         code           = iface->stash.code;
@@ -267,4 +259,26 @@ unsigned tofu_iface_progress(tofu_iface_t *iface)
         return tofu_iface_progress_more(iface, polled, 1);
     }
     return polled;
+}
+
+/* Messages come without notices: look there in each call, at the MRQ in some. */
+static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
+{
+    unsigned polled = 0;
+
+    if (TOFU_UNLIKELY(tofu_am_polled_ready(iface))) {
+        polled = tofu_am_poll(iface);
+    }
+    if (TOFU_LIKELY((iface->calls % TOFU_POLLED_SKIP != 0) &&
+                    !(iface->work | iface->notices | iface->tcq_wait))) {
+        return polled;
+    }
+    return tofu_iface_progress_mrq(iface, polled);
+}
+
+unsigned tofu_iface_progress(tofu_iface_t *iface)
+{
+    ++iface->calls;
+    return (iface->num_polled > 0) ? tofu_iface_progress_polled(iface) :
+                                     tofu_iface_progress_mrq(iface, 0);
 }

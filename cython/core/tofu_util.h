@@ -12,6 +12,7 @@
 #define TOFU_LIKELY(cond)    __builtin_expect(!!(cond), 1)
 #define TOFU_UNLIKELY(cond)  __builtin_expect(!!(cond), 0)
 #define TOFU_NOINLINE        __attribute__((noinline))
+#define TOFU_ALWAYS_INLINE   inline __attribute__((always_inline))
 #define TOFU_PRINTF(f, a)    __attribute__((format(printf, f, a)))
 #define tofu_container(ptr, type, member) \
     ((type *)((char *)(ptr) - offsetof(type, member)))

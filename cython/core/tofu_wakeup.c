@@ -246,12 +246,17 @@ static int tofu_wakeup_am_ready(tofu_iface_t *iface, int *wait_p)
     return 0;
 }
 
+static int tofu_wakeup_polled_ready(const tofu_iface_t *iface)
+{
+    return (iface->num_polled > 0) && tofu_am_polled_ready(iface);
+}
+
 /* Is there anything that progress can do now? */
 static int tofu_wakeup_ready(tofu_iface_t *iface, int *wait_p)
 {
     tofu_am_t *am = iface->am;
 
-    return iface->stashed || tofu_am_polled_ready(iface) ||
+    return iface->stashed || tofu_wakeup_polled_ready(iface) ||
            !tofu_list_empty(&iface->done) ||
            !tofu_list_empty(&iface->failed) || !tofu_list_empty(&am->due) ||
            !tofu_list_empty(&am->gone) ||
@@ -406,7 +411,8 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
         return status;
     }
     tofu_wakeup_state(wakeup, TOFU_DOORBELL_ARM);
-    status = (tofu_wakeup_queues_empty(iface) && !tofu_am_polled_ready(iface)) ?
+    status = tofu_wakeup_queues_empty(iface) &&
+                             !tofu_wakeup_polled_ready(iface) ?
                      tofu_wakeup_bells(iface, &soon) :
                      TOFU_ERR_BUSY;
     if (status == TOFU_OK) {

@@ -248,7 +248,7 @@ general:
 }
 
 /* A small message is written out as well: one to four aligned words into mapped memory,
- * with a notice for the target or none.  False: the general way has to do it. */
+ * with a notice for the target.  False: the general way has to do it. */
 EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, const char *data,
                             utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags)
 {
@@ -260,7 +260,7 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
     char              *dst;
     size_t             i;
 
-    if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) != 0) ||
+    if (emu_unlikely((vcq == NULL) || ((flags & ~PLAIN_FLAGS) != UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) ||
                      (length - 8 > EMU_MAX_PIGGYBACK - 8) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
                      (vcq->last_id != rmt_vcq_id))) {
         return false;
@@ -287,8 +287,7 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
         cut_off(vcq_hdl, rmt_stadd);
         return false;
     }
-    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
-        emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+    if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
                      UTOFU_SUCCESS)) {
         return false;
     }
@@ -296,9 +295,9 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
     return true;
 }
 
-EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
-                                   utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                                   void *cbdata)
+static EMU_NOINLINE int put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
+                                      utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                      void *cbdata)
 {
     struct emu_vcq *vcq;
     int             code;
@@ -317,6 +316,60 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
         return (code == EMU_BY_DESC) ? piggyback_by_desc(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata) : code;
     }
     return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata);
+}
+
+static EMU_NOINLINE int put_piggyback_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
+                                              utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
+                                              unsigned long int flags, void *cbdata)
+{
+    cut_off(vcq_hdl, rmt_stadd);
+    return put_piggyback(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
+}
+
+/* Without a notice it is written out once more, so that next to nothing is left: one to
+ * four aligned words into mapped memory, the last one last. */
+EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
+                                   utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                   void *cbdata)
+{
+    struct emu_vcq    *vcq  = emu_vcq_of(vcq_hdl);
+    uint32_t           high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
+    uint64_t           to   = EMU_STADD_OFF(rmt_stadd), word;
+    struct emu_region *r;
+    struct emu_peer   *peer;
+    char              *dst;
+    size_t             i;
+
+    if (emu_unlikely((vcq == NULL) || ((flags & ~PLAIN_FLAGS) != 0) || (lcl_data == NULL) ||
+                     (length - 8 > EMU_MAX_PIGGYBACK - 8) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
+                     (vcq->last_id != rmt_vcq_id))) {
+        goto general;
+    }
+    peer = vcq->last;
+    if (emu_unlikely(atomic_load_explicit(peer->gen_p, memory_order_acquire) != peer->gen)) {
+        goto general;
+    }
+    r   = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
+    dst = (char *)r->base + to;
+    if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) ||
+                     (to - r->wbegin >= r->wspan) || (length > r->wspan - (to - r->wbegin)) ||
+                     (((uintptr_t)dst | length) & 7) || (vcq->toq_left == 0))) {
+        goto general;
+    }
+    for (i = 0; i < length - 8; i += 8) {
+        memcpy(&word, (const char *)lcl_data + i, 8);
+        __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELAXED);
+    }
+    memcpy(&word, (const char *)lcl_data + i, 8);
+    __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELEASE);
+    if (emu_unlikely(emu_fault_seen)) {
+        return put_piggyback_cut_off(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
+    }
+    emu_toq_take(vcq);
+    return UTOFU_SUCCESS;
+
+general:
+    return put_piggyback(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
 static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
