@@ -85,7 +85,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_POLLED        4u
 #define TOFU_AM_MAX_POLLED    8u
 #define TOFU_POLLED_BATCH     16u  /* delivered from one loan by one progress */
-#define TOFU_POLLED_SKIP      4u   /* of so many calls one looks at the MRQ */
+#define TOFU_POLLED_SKIP      8u   /* of so many calls one looks at the MRQ */
 #define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
 #define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
 #define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
@@ -393,8 +393,9 @@ void tofu_am_revoke(tofu_am_t *am);
 void tofu_am_polled_tick(tofu_am_t *am);
 /* The notice that answers a revocation. */
 void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice);
-/* Deliver what has come without notices; returns how many.  Calls users. */
-unsigned tofu_am_poll(tofu_iface_t *iface);
+/* A message came on am->polled[i], its tail was read: deliver it, and what else has come
+ * on this loan and those behind it.  Returns how many.  Calls users. */
+unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail);
 /* The same for one loan, all that is there.  The lender may be gone after it. */
 unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender);
 /*
@@ -429,18 +430,19 @@ static inline int tofu_lender_ready(const tofu_am_t *am,
     return ((*tail_p ^ lender->turn) >> TOFU_TAIL_KEY_SHIFT) == 0;
 }
 
-/* Is there a message without a notice to be delivered? */
-static inline int tofu_am_polled_ready(const tofu_iface_t *iface)
+/* Is there a message without a notice to be delivered?  num_polled is not 0. */
+static inline int tofu_am_polled_ready(const tofu_iface_t *iface, uint32_t *i_p,
+                                       uint64_t *tail_p)
 {
     const tofu_am_t *am = iface->am;
-    uint64_t        tail;
-    uint32_t        i = 0;
+    uint32_t        i   = 0;
 
-    do { /* mostly one, and not called for none on the fast path */
-        if (tofu_lender_ready(am, am->polled[i], &tail)) {
+    do {
+        if (TOFU_UNLIKELY(tofu_lender_ready(am, am->polled[i], tail_p))) {
+            *i_p = i;
             return 1;
         }
-    } while (++i < iface->num_polled);
+    } while (TOFU_UNLIKELY(++i < iface->num_polled));
     return 0;
 }
 

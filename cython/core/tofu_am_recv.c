@@ -239,24 +239,25 @@ unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender)
     return count;
 }
 
-unsigned tofu_am_poll(tofu_iface_t *iface)
+unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
 {
-    tofu_am_t     *am   = iface->am;
-    unsigned      count = 0, n, i;
-    tofu_lender_t *lender;
-    uint64_t      tail;
+    tofu_am_t *am   = iface->am;
+    unsigned  count = 0, n = 0;
 
-    for (i = 0; i < iface->num_polled; ++i) {
-        for (n = 0; (n < TOFU_POLLED_BATCH) && (i < iface->num_polled); ++n) {
-            lender = am->polled[i];
-            if (!tofu_lender_ready(am, lender, &tail)) {
-                break;
-            }
-            tofu_am_take_polled(iface, lender, tail);
-            ++count;
+    for (;;) {
+        tofu_am_take_polled(iface, am->polled[i], tail);
+        ++count;
+        /* a handler may have ended loans, and given others their places */
+        if ((++n == TOFU_POLLED_BATCH) || (i >= iface->num_polled) ||
+            !tofu_lender_ready(am, am->polled[i], &tail)) {
+            n = 0;
+            do {
+                if (TOFU_LIKELY(++i >= iface->num_polled)) {
+                    return count;
+                }
+            } while (!tofu_lender_ready(am, am->polled[i], &tail));
         }
     }
-    return count;
 }
 
 /* How many messages without a notice, sent before the one of this notice, are not

@@ -265,9 +265,11 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
 static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
 {
     unsigned polled = 0;
+    uint64_t tail;
+    uint32_t i;
 
-    if (TOFU_UNLIKELY(tofu_am_polled_ready(iface))) {
-        polled = tofu_am_poll(iface);
+    if (tofu_am_polled_ready(iface, &i, &tail)) {
+        polled = tofu_am_polled(iface, i, tail);
     }
     if (TOFU_LIKELY((iface->calls % TOFU_POLLED_SKIP != 0) &&
                     !(iface->work | iface->notices | iface->tcq_wait))) {

@@ -248,7 +248,10 @@ static int tofu_wakeup_am_ready(tofu_iface_t *iface, int *wait_p)
 
 static int tofu_wakeup_polled_ready(const tofu_iface_t *iface)
 {
-    return (iface->num_polled > 0) && tofu_am_polled_ready(iface);
+    uint64_t tail;
+    uint32_t i;
+
+    return (iface->num_polled > 0) && tofu_am_polled_ready(iface, &i, &tail);
 }
 
 /* Is there anything that progress can do now? */
