@@ -150,6 +150,7 @@ static uint64_t warm_up(struct ctx *ctx, uint64_t number)
     if (ctx->rank == 0) {
         WAIT_FOR(ctx, next_of[1] == atomic_load(&ctx->shared->word[61]));
     }
+    core_barrier(ctx);
     return atomic_load(&ctx->shared->word[61]);
 }
 
@@ -531,7 +532,7 @@ static void strangers(struct ctx *ctx)
     n = warm_up(ctx, 0);
     for (round = 0; round < 3; ++round) {
         if (ctx->rank == 1) {
-            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 1) {
+            while (atomic_load(&word[1]) != (uint64_t)round * 3 + 1) {
                 tofu_iface_progress(ctx->iface);
             }
             CHECK(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY);
@@ -539,8 +540,8 @@ static void strangers(struct ctx *ctx)
                 send_message(ctx, 0, n + i, 16);
             }
             core_flush(ctx, ctx->ep[0]);
-            atomic_store(&word[1], (uint64_t)round * 2 + 2);
-            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 3) {
+            atomic_store(&word[1], (uint64_t)round * 3 + 2);
+            while (atomic_load(&word[1]) != (uint64_t)round * 3 + 3) {
                 if (round == 2) {
                     core_usleep(1000); /* nothing: the answer must do */
                 }
@@ -564,8 +565,8 @@ static void strangers(struct ctx *ctx)
                 CHECK_EQ(next_of[1], n);
                 atomic_store(tofu_am_tail(ctx->iface->am, loan->next), 0);
             }
-            atomic_store(&word[1], (uint64_t)round * 2 + 1);
-            while (atomic_load(&word[1]) != (uint64_t)round * 2 + 2) {
+            atomic_store(&word[1], (uint64_t)round * 3 + 1);
+            while (atomic_load(&word[1]) != (uint64_t)round * 3 + 2) {
                 sched_yield(); /* no progress: they stand there */
             }
             /* the second of five is spoilt; those behind it come late */
@@ -583,7 +584,7 @@ static void strangers(struct ctx *ctx)
                 WAIT_FOR(ctx, ctx->iface->num_polled == 0);
                 CHECK_EQ(stats_of(ctx).dropped - before, 1);
             }
-            atomic_store(&word[1], (uint64_t)round * 2 + 3);
+            atomic_store(&word[1], (uint64_t)round * 3 + 3);
             WAIT_FOR(ctx, next_of[1] == n + 300);
             CHECK_EQ(stats_of(ctx).dropped - before, 1);
         }
