@@ -89,10 +89,11 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
 #define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
 #define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
-/* A sender with a permit that sent so many other messages in a row uses it no more, so
- * that a turn can't come round while an old tail stands in a slot: a slot's tail is
- * rewritten, or cleared, after at most 64 polled messages with so many others between
- * two of them, and 64 * 2^20 < 2^30. */
+/* A permit is asked back, with the next credit, when so many other messages in a row
+ * came; the sender looks at that with the credit.  So a turn can't come round while an
+ * old tail stands in a slot: the slot's next message rewrites or clears it, after less
+ * than 64 messages without notice, each with at most so many others, and some more in
+ * flight, before it: 64 * (2^20 + 200) < 2^30. */
 #define TOFU_PERMIT_ROUND     (1u << 20)
 
 typedef struct tofu_slot_header { /* in front of a message in a large slot */
@@ -179,7 +180,6 @@ struct tofu_chan {
     tofu_mailbox_t    *mailbox;
     uint64_t          turn;    /* the next tail; key 0: no permit, or not used */
     uint64_t          permit;  /* the mailbox's word, as it was seen last */
-    uint64_t          polled_turn; /* of the last message without a notice */
     uint32_t          mailbox_index;
     uint32_t          nonce;   /* of this loan */
     uint8_t           state;   /* tofu_chan_state_t */
@@ -224,15 +224,6 @@ static inline int tofu_chan_permit_changed(const tofu_chan_t *chan)
     return atomic_load_explicit(&chan->mailbox->permit, memory_order_acquire) !=
            chan->permit;
 }
-/* Asked now and then: may it go on using its permit? */
-static inline void tofu_chan_check_permit(tofu_chan_t *chan)
-{
-    if ((chan->turn & TOFU_TAIL_KEY) &&
-        (((chan->turn - chan->polled_turn) >> TOFU_TAIL_TURN_SHIFT) >=
-         TOFU_PERMIT_ROUND)) {
-        chan->turn &= ~TOFU_TAIL_KEY;
-    }
-}
 /* The peer is gone, and with it what it lent. */
 void tofu_chan_reset(tofu_chan_t *chan);
 /* Do what can be done for those that wait; returns how many moved on. */
@@ -270,10 +261,11 @@ struct tofu_lender {
     uint8_t        nested;     /* slots wait for an outer handler */
     uint8_t        recalled;   /* was asked to give the slots back */
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
-    uint8_t        spoke;      /* a message without notice came since the last tick */
-    uint8_t        used;       /* ... or ever, with this permit */
+    uint8_t        used;       /* a message without a notice came with this permit */
     uint32_t       key;        /* of its last permit */
-    uint64_t       spoke_ms;   /* the last such tick */
+    uint64_t       polled_turn; /* after the last message without a notice, ... */
+    uint64_t       tick_turn;  /* ... as the last tick saw it */
+    uint64_t       spoke_ms;   /* the last tick that saw a new one */
     uint64_t       report_ms;  /* it was told what was consumed */
     uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
@@ -388,6 +380,8 @@ void tofu_lender_report(tofu_lender_t *lender);
 void tofu_lender_permit(tofu_lender_t *lender);
 /* The permit has ended: its answer came, or the loan ends. */
 void tofu_lender_unpermit(tofu_lender_t *lender);
+/* Ask for the permit back; no room for it now: with the next report, or tick. */
+void tofu_lender_revoke(tofu_lender_t *lender);
 /* Ask for all permits back; those that can't be asked now are by the tick. */
 void tofu_am_revoke(tofu_am_t *am);
 void tofu_am_polled_tick(tofu_am_t *am);

@@ -64,7 +64,7 @@ static void tofu_chan_close(tofu_chan_t *chan)
 {
     memset(chan->cls, 0, sizeof(chan->cls));
     chan->skip = 0;
-    chan->turn = chan->polled_turn = 0;
+    chan->turn = 0;
 }
 
 static void tofu_chan_idle(tofu_chan_t *chan)
@@ -200,7 +200,11 @@ int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
         tofu_chan_release(chan);
         return 0;
     }
-    tofu_chan_check_permit(chan);
+    if (tofu_chan_permit_changed(chan) &&
+        (tofu_chan_permit(chan) != TOFU_OK) &&
+        (chan->state != TOFU_CHAN_OPEN)) {
+        return 0; /* the peer has failed */
+    }
     /* acquire: slots are written after their last message was read */
     word = atomic_load_explicit(&chan->mailbox->credit, memory_order_acquire);
     if ((word >> 48) == (chan->nonce & 0xffff)) {

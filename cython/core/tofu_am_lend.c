@@ -257,12 +257,17 @@ void tofu_lender_report(tofu_lender_t *lender)
         if (!lender->gone) {
             tofu_list_del(&lender->due);
         }
+        if (lender->permit != TOFU_PERMIT_NONE) {
+            if (((lender->turn - lender->polled_turn) >>
+                 TOFU_TAIL_TURN_SHIFT) >= TOFU_PERMIT_ROUND) {
+                tofu_lender_revoke(lender);
+            }
+        } else if ((iface->num_polled < iface->config.am_polled) &&
+                   !iface->am->short_of_slots && (news * 2 >= small->count)) {
+            tofu_lender_permit(lender);
+        }
         if (TOFU_UNLIKELY(iface->am->short_of_slots)) {
             tofu_lender_take_turns(lender);
-        } else if ((lender->permit == TOFU_PERMIT_NONE) &&
-                   (iface->num_polled < iface->config.am_polled) &&
-                   (news * 2 >= small->count)) {
-            tofu_lender_permit(lender);
         }
     } else if (status == TOFU_ERR_NO_RESOURCE) {
         if (!lender->gone && tofu_list_empty(&lender->due)) {

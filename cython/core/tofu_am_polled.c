@@ -83,8 +83,8 @@ void TOFU_NOINLINE tofu_lender_permit(tofu_lender_t *lender)
     lender->turn    |= key << TOFU_TAIL_KEY_SHIFT;
     lender->permit   = TOFU_PERMIT_GIVEN;
     lender->used     = 0;
-    lender->spoke    = 0;
     lender->spoke_ms = iface->now_ms;
+    lender->polled_turn = lender->tick_turn = lender->turn;
     am->polled[iface->num_polled++] = lender;
 }
 
@@ -102,13 +102,12 @@ void tofu_lender_unpermit(tofu_lender_t *lender)
     am->polled[i]   = am->polled[--iface->num_polled];
     lender->permit  = TOFU_PERMIT_NONE;
     lender->turn   &= ~TOFU_TAIL_KEY;
-    if (!lender->used && !lender->spoke) {
+    if (!lender->used && (lender->polled_turn == lender->tick_turn)) {
         lender->barred_ms = iface->now_ms + TOFU_PERMIT_USELESS_MS;
     }
 }
 
-/* No room for it now: with the next tick. */
-static void tofu_lender_revoke(tofu_lender_t *lender)
+void tofu_lender_revoke(tofu_lender_t *lender)
 {
     tofu_status_t status;
 
@@ -140,10 +139,10 @@ void tofu_am_polled_tick(tofu_am_t *am)
 
     for (i = 0; i < iface->num_polled; ++i) {
         lender = am->polled[i];
-        if (lender->spoke) {
-            lender->spoke    = 0;
-            lender->used     = 1;
-            lender->spoke_ms = iface->now_ms;
+        if (lender->polled_turn != lender->tick_turn) {
+            lender->tick_turn = lender->polled_turn;
+            lender->used      = 1;
+            lender->spoke_ms  = iface->now_ms;
         }
         /* silent: of no use to it, or a tail was written over and it waits for
          * credit; its answer sets that right */
@@ -224,8 +223,7 @@ tofu_status_t TOFU_NOINLINE tofu_chan_permit(tofu_chan_t *chan)
             return status;
         }
     } else {
-        chan->turn       |= (word & TOFU_PERMIT_KEY) << TOFU_TAIL_KEY_SHIFT;
-        chan->polled_turn = chan->turn;
+        chan->turn |= (word & TOFU_PERMIT_KEY) << TOFU_TAIL_KEY_SHIFT;
     }
     chan->permit = word;
     return TOFU_OK;

@@ -198,7 +198,7 @@ static inline void tofu_am_take_polled(tofu_iface_t *iface,
     loan->next = (slot + 1 == loan->begin + loan->count) ? loan->begin : slot + 1;
     ++loan->arrived;
     lender->turn += TOFU_TURN;
-    lender->spoke = 1;
+    lender->polled_turn = lender->turn;
     ++iface->stats.am_polled;
     if (TOFU_UNLIKELY((length == 0) || (length > TOFU_POLLED_BYTES))) {
         tofu_iface_drop(iface, TOFU_LOGGED_FORGED, "a message of no length",

@@ -108,7 +108,6 @@ static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER,
                                tofu_cbdata(chan->peer, TOFU_CB_PEER)));
     if (TOFU_LIKELY(status == TOFU_OK)) {
-        chan->polled_turn = chan->turn;
         tofu_am_sent(ep, cls);
         return TOFU_OK;
     }
