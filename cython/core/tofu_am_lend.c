@@ -258,8 +258,9 @@ void tofu_lender_report(tofu_lender_t *lender)
             tofu_list_del(&lender->due);
         }
         if (lender->permit != TOFU_PERMIT_NONE) {
-            if (((lender->turn - lender->polled_turn) >>
-                 TOFU_TAIL_TURN_SHIFT) >= TOFU_PERMIT_ROUND) {
+            if ((lender->permit == TOFU_PERMIT_GIVEN) &&
+                (((lender->turn - lender->polled_turn) >>
+                  TOFU_TAIL_TURN_SHIFT) >= TOFU_PERMIT_ROUND)) {
                 tofu_lender_revoke(lender);
             }
         } else if ((iface->num_polled < iface->config.am_polled) &&

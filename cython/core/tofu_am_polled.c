@@ -111,7 +111,7 @@ void tofu_lender_revoke(tofu_lender_t *lender)
 {
     tofu_status_t status;
 
-    if ((lender->permit != TOFU_PERMIT_GIVEN) || lender->gone) {
+    if (lender->gone) {
         return;
     }
     status = tofu_lender_tell(lender, TOFU_PERMIT_REVOKE | lender->key);
@@ -127,7 +127,9 @@ void tofu_am_revoke(tofu_am_t *am)
     uint32_t i;
 
     for (i = 0; i < am->iface->num_polled; ++i) {
-        tofu_lender_revoke(am->polled[i]);
+        if (am->polled[i]->permit == TOFU_PERMIT_GIVEN) {
+            tofu_lender_revoke(am->polled[i]);
+        }
     }
 }
 
@@ -135,6 +137,7 @@ void tofu_am_polled_tick(tofu_am_t *am)
 {
     tofu_iface_t  *iface = am->iface;
     tofu_lender_t *lender;
+    uint64_t      silent_ms;
     uint32_t      i;
 
     for (i = 0; i < iface->num_polled; ++i) {
@@ -144,10 +147,17 @@ void tofu_am_polled_tick(tofu_am_t *am)
             lender->used      = 1;
             lender->spoke_ms  = iface->now_ms;
         }
-        /* silent: of no use to it, or a tail was written over and it waits for
-         * credit; its answer sets that right */
-        if ((iface->wakeup != NULL) ||
-            (iface->now_ms - lender->spoke_ms >= TOFU_PERMIT_SILENT_MS)) {
+        silent_ms = iface->now_ms - lender->spoke_ms;
+        if (lender->permit == TOFU_PERMIT_GIVEN) {
+            /* silent: of no use to it, or a tail was written over and it waits for
+             * credit; its answer sets that right */
+            if ((iface->wakeup != NULL) ||
+                (silent_ms >= TOFU_PERMIT_SILENT_MS)) {
+                tofu_lender_revoke(lender);
+            }
+        } else if (silent_ms >= TOFU_PERMIT_USELESS_MS) {
+            /* again: the put fails if it died before it could answer */
+            lender->spoke_ms = iface->now_ms;
             tofu_lender_revoke(lender);
         }
     }

@@ -19,8 +19,9 @@ PROGRAM = """
 import json, sys
 from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
 
-messages, slots = map(int, sys.argv[1:])
-with MemoryDomain() as md, Iface(md, rx_short_slots=slots) as to, Iface(md) as by:
+messages, slots, polled = map(int, sys.argv[1:])
+with (MemoryDomain() as md, Iface(md) as by,
+      Iface(md, rx_short_slots=slots, am_polled=polled) as to):
     numbers = []
     def handler(data):
         numbers.append(int.from_bytes(data[:8], "little"))
@@ -67,19 +68,25 @@ def model_counts(slots):
     return counts, notices, sizes
 
 
+def core_counts(slots, polled, folder):
+    """Counters of receiver and sender in the same stream in the core."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(MESSAGES), str(slots), str(polled)],
+        env={**os.environ, "UCT_TOFU_BACKEND": "emulator",
+             "UTOFU_EMU_JOB": f"counts{os.getpid()}"},
+        capture_output=True, text=True, timeout=100, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    stats = json.loads(done.stdout)
+    return stats["to"], stats["by"]
+
+
 @pytest.mark.parametrize("slots", [1024, 100, 2])
 def test_counts(slots, tmp_path):
     """Messages, credit messages and notices of a stream of small messages."""
     counts, notices, sizes = model_counts(slots)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(MESSAGES), str(slots)],
-        env={**os.environ, "UCT_TOFU_BACKEND": "emulator",
-             "UTOFU_EMU_JOB": f"counts{os.getpid()}"},
-        capture_output=True, text=True, timeout=100, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    stats = json.loads(done.stdout)
-    to, by = stats["to"], stats["by"]
+    to, by = core_counts(slots, 0, tmp_path)
+    assert to["am_polled"] == 0
     assert by["am_tx"] == to["am_rx"] == MESSAGES + 1
     assert counts["message"] == MESSAGES
     # claim and request; a busy machine may take the 100 ms that call for a probe
@@ -95,6 +102,28 @@ def test_counts(slots, tmp_path):
     # in the steady state
     operations = (by["posts"] + to["posts"] - 4 - probes) / MESSAGES
     assert abs(operations - sizes.operations_per_message()) < 2 / MESSAGES
+
+
+@pytest.mark.parametrize("slots", [1024, 100, 2])
+def test_counts_without_notices(slots, tmp_path):
+    """A permit adds its own word and takes away notices, nothing else."""
+    counts, notices, sizes = model_counts(slots)
+    to, by = core_counts(slots, 4, tmp_path)
+    assert by["am_tx"] == to["am_rx"] == MESSAGES + 1
+    # a busy machine may take so long that permits go back, or that it is probed
+    probes = by["notices"] - counts["claim"]
+    answers = by["credit_tx"] - probes - 2
+    words = to["credit_tx"] - counts["credit"] - counts["answer"]
+    assert probes >= 0 and answers >= 0
+    assert words >= 1 + 2 * answers
+    assert to["notices"] + to["am_polled"] == notices + 1 + answers
+    # the sender sees the permit with the message after it: a window at most before
+    assert to["am_polled"] >= MESSAGES - (words + 1) * sizes.max_window
+    assert to["dropped"] == by["dropped"] == 0
+    operations = by["posts"] + to["posts"] - 4 - probes - answers - words
+    assert (
+        abs(operations / MESSAGES - sizes.operations_per_message()) < 2 / MESSAGES
+    )
 
 
 def test_default_needs_no_more_than_agreed():

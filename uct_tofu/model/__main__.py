@@ -16,6 +16,13 @@ from uct_tofu.model.keep import (
     explore_ring,
     mutant_ring,
 )
+from uct_tofu.model.polled import (
+    LARGE_LOANS,
+    LOANS,
+    POLLED_MUTATIONS,
+    explore_loan,
+    mutant_loan,
+)
 from uct_tofu.model.sizes import MUTATIONS
 
 PROPERTIES = (
@@ -25,6 +32,7 @@ PROPERTIES = (
     "from every state there is a way to the end by the protocol's own steps",
     "what a dead sender held comes back when somebody waits for it",
     "kept messages are not written over, and take nobody his last slot",
+    "messages without notice come once, in order with all others, and wake in time",
 )
 
 
@@ -64,6 +72,10 @@ def main(names, large, mutations, limit):
             report, found = _run(name, mutant_ring(name), limit, explore_ring)
             click.echo(f"{name} ({text}), kept messages:\n{report}\n")
             failed |= not found
+        for name, text in POLLED_MUTATIONS.items():
+            report, found = _run(name, mutant_loan(name), limit, explore_loan)
+            click.echo(f"{name} ({text}), messages without notice:\n{report}\n")
+            failed |= not found
         raise SystemExit(failed)
     for name, case in CASES.items():
         if name in names or (not names and (large or not case.large)):
@@ -75,6 +87,12 @@ def main(names, large, mutations, limit):
     for name, ring in {} if names else rings.items():
         click.echo(f"{name}: {ring.count} large slots, messages are kept")
         report, found = _run(name, ring, limit, explore_ring)
+        click.echo(report)
+        failed |= found
+    loans = {**LOANS, **LARGE_LOANS} if large else LOANS
+    for name, loan in {} if names else loans.items():
+        click.echo(f"{name}: {loan.count} small slots, messages without notice")
+        report, found = _run(name, loan, limit, explore_loan)
         click.echo(report)
         failed |= found
     if not failed:

@@ -537,7 +537,7 @@ static void addresses(struct ctx *ctx)
         const char *reason;
     } bad[] = {
         {"magic", 0, 4, 0x12345678, "not an iface address"},
-        {"version", 4, 2, 3, "version 3"},
+        {"version", 4, 2, 2, "version 2"},
         {"small slots of another size", 6, 2, 128, "can't be"},
         {"one small slot", 16, 4, 1, "can't be"},
         {"no large slot", 20, 4, 0, "can't be"},
