@@ -16,8 +16,8 @@ PAGE = 4096
 PEER = 128
 HASH_ENTRY = 32  # of a peer, in a table that is a quarter full or more
 ENDPOINT = 256
-CHANNEL = 224
-LOAN = 160
+CHANNEL = 240
+LOAN = 208
 CONFIG = {  # defaults of tofu_iface_config_t
     "am_seg_size": 8192,
     "rx_slots": 512,
