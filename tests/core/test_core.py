@@ -43,7 +43,7 @@ CASES = {
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
-        "mixed", "narrow", "wrap", "off", "inside", "silent", "crowded", "turns",
+        "mixed", "narrow", "wrap", "off", "inside", "held", "silent", "crowded", "turns",
         "asleep", "mute", "killed", "killed_asked", "strangers",
     ],
 }  # fmt: skip
