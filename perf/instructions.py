@@ -6,7 +6,8 @@ The core and the emulator of this tree are compiled with symbols; the tracer of
 tests/perf_path executes the operation one instruction at a time between two marks, so
 that the numbers are exact and do not depend on what else runs.  put_short and
 am_short are posts of 8 bytes, am_receive is a progress call per message that has
-come, progress is one that finds nothing.  x86-64 only.
+come, of which one call delivers up to 16 that have no notice, progress is one that finds
+nothing.  x86-64 only.
 
 The tests in tests/perf_path hold the same path against what it must not have; this
 program prints, and judges only that: it ends with 1 when an operation has a system

@@ -387,8 +387,8 @@ void tofu_am_revoke(tofu_am_t *am);
 void tofu_am_polled_tick(tofu_am_t *am);
 /* The notice that answers a revocation. */
 void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice);
-/* A message came on am->polled[i], its tail was read: deliver it, and what else has come
- * on this loan and those behind it.  Returns how many.  Calls users. */
+/* A message came on am->polled[i], its tail was read: deliver it, and what else has
+ * come on this loan and those behind it.  Returns how many.  Calls users. */
 unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail);
 /* The same for one loan, all that is there.  The lender may be gone after it. */
 unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender);
