@@ -150,6 +150,15 @@ def test_active_messages(loop):
     assert stats["am_rx"] == stats["am_tx"] == 4 and stats["dropped"] == 0
 
 
+def test_am_polled(loop):
+    """The number of senders without notices has a limit, and can be 0."""
+    md = loop[0]
+    with pytest.raises(TofuCallerError, match="tofu_iface_open"):
+        Iface(md, am_polled=9)
+    with Iface(md, am_polled=0) as iface:
+        assert iface.stats()["am_polled"] == 0
+
+
 def test_limits_are_refused(loop):
     _, iface, ep, memory, key = loop
     limits = iface.query()

@@ -24,7 +24,10 @@ import json, sys
 from uct_tofu import Iface, MemoryDomain
 
 total, small, large = map(int, sys.argv[1:])
-with MemoryDomain() as md, Iface(md, rx_short_slots=small, rx_slots=large) as iface:
+# the simulation gives a notice to every message
+with MemoryDomain() as md, Iface(
+    md, rx_short_slots=small, rx_slots=large, am_polled=0
+) as iface:
     last = {}
     def handler(data):
         sender, number = divmod(int.from_bytes(data[:8], "little"), 1 << 32)
@@ -180,7 +183,9 @@ from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
 senders, small, large = map(int, sys.argv[1:])
 with ExitStack() as stack:
     md = stack.enter_context(MemoryDomain())
-    to = stack.enter_context(Iface(md, rx_short_slots=small, rx_slots=large))
+    to = stack.enter_context(
+        Iface(md, rx_short_slots=small, rx_slots=large, am_polled=0)
+    )
     came = []
     to.set_am_handler(1, came.append)
     ifaces = [stack.enter_context(Iface(md)) for _ in range(senders)]
@@ -230,7 +235,9 @@ from uct_tofu import Endpoint, Iface, MemoryDomain, TofuRetryError
 senders, messages, slots = map(int, sys.argv[1:])
 with ExitStack() as stack:
     md = stack.enter_context(MemoryDomain())
-    to = stack.enter_context(Iface(md, rx_short_slots=slots, rx_slots=slots))
+    to = stack.enter_context(
+        Iface(md, rx_short_slots=slots, rx_slots=slots, am_polled=0)
+    )
     came = []
     to.set_am_handler(1, came.append)
     ifaces = [stack.enter_context(Iface(md)) for _ in range(senders)]

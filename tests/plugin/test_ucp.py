@@ -74,13 +74,14 @@ def test_counters(check):
     """UCX_UTOFU_STATS: messages, credit, notices and polls of each interface."""
     lines = re.findall(
         r"utofu: process \d+: messages (\d+) sent (\d+) received, credit messages "
-        r"(\d+) sent (\d+) received, notices (\d+) .*?, polls (\d+),",
+        r"(\d+) sent (\d+) received, notices (\d+) .*?, polls (\d+),"
+        r".*, received without a notice (\d+)",
         check("none", UCX_UTOFU_STATS="y").err)
     assert lines
     rows = [[int(n) for n in line] for line in lines]
     assert sum(r[0] for r in rows) == sum(r[1] for r in rows) > 0
     assert all(r[5] > 0 for r in rows)
-    assert sum(r[4] for r in rows) >= sum(r[1] for r in rows)
+    assert sum(r[4] + r[6] for r in rows) >= sum(r[1] for r in rows)
     assert "utofu: process" not in check("none").err
 
 
@@ -114,3 +115,14 @@ def test_wakeup_timer_out_of_range(start, env, ucx, value):
                      "-t", "am_lat", "-n", 10], {**env, "UCX_UTOFU_WAKEUP_TIMER": value})
     assert process.wait(30) != 0
     assert "UCX_UTOFU_WAKEUP_TIMER" in process.out + process.err
+
+
+def test_am_polled_out_of_range(start, env, ucx):
+    """More senders without notices than there can be; 0 is none, and works."""
+    for value, works in (("9", False), ("0", True)):
+        process = start([ucx / "bin" / "ucx_perftest", "-l", "-x", "utofu", "-d",
+                         "tofu0", "-t", "am_lat", "-n", 10],
+                        {**env, "UCX_UTOFU_AM_POLLED": value})
+        assert (process.wait(60) == 0) == works
+        named = "UCX_UTOFU_AM_POLLED" in process.out + process.err
+        assert named != works
