@@ -364,7 +364,11 @@ class Job:
         self._check_memory(max(sizes))
 
     @property
-    def is_emulated(self):
+    def is_emulated(self) -> bool:
+        """Whether it runs on the emulator.
+
+        Source: schema.json, field "backend".
+        """
         return self.backend is not None and self.backend["kind"] == "emulator"
 
     def _check_memory(self, size):
@@ -399,7 +403,18 @@ class Job:
         return {**found, "mode": mode, "profile": name}
 
     def measure(self, step):
-        """Take one more repeat of a step, a number of ``steps``; blocks."""
+        """Take one more repeat of a step.
+
+        Parameters
+        ----------
+        step : int
+            A number of ``steps``, which are (size, layout).
+
+        Blocks.  Raises ``KernelError`` when the kernel fails, ``NotThereError`` when
+        it finds that something is missing.
+
+        Source: ucx_perftest -h; cython/perf.
+        """
         size, layout = self.steps[step]
         what = f"{self.what}, {size} B, {layout}"
         limit = LIMIT[0] + LIMIT[1] * self.options["seconds"]
@@ -426,7 +441,10 @@ class Job:
             groups.setdefault(item.get("step"), []).append(item)
 
     def records(self, step):
-        """The records of the repeats that were taken of a step."""
+        """The records of the repeats that were taken of a step.
+
+        Source: schema.json.
+        """
         groups = self.taken[step].values()
         return [self._record(group, *self.steps[step]) for group in groups]
 
