@@ -60,6 +60,8 @@ void TOFU_NOINLINE tofu_lender_permit(tofu_lender_t *lender)
     uint64_t      key;
     uint32_t      i;
 
+    /* its permit would be asked back as silent, were it given at an old time */
+    tofu_iface_read_clock(iface);
     busy = (iface->now_ms - lender->report_ms < TOFU_PERMIT_BUSY_MS);
     lender->report_ms = iface->now_ms;
     if (!busy || (iface->now_ms < lender->barred_ms) || lender->gone ||

@@ -317,6 +317,7 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     status = tofu_scratch_open(md, iface->vcq, &iface->scratch,
                                &iface->scratch_arena);
     if (status == TOFU_OK) {
+        tofu_iface_read_clock(iface);
         status = tofu_am_open(iface);
     }
     if (status == TOFU_OK) {

@@ -752,6 +752,9 @@ utofu_vcq_id_t tofu_lane_path(tofu_iface_t *lane, utofu_vcq_id_t vcq_id);
 /* Could one more operation be started on every lane? */
 int tofu_lanes_room(const tofu_iface_t *iface);
 unsigned tofu_lanes_progress(tofu_iface_t *iface);
+/* now_us and now_ms are those of the last look, which may be long ago for who does
+ * not call progress. */
+void tofu_iface_read_clock(tofu_iface_t *iface);
 
 /* ---------------------------------------------------------- tofu_stripe.c */
 

@@ -103,15 +103,21 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
     return count;
 }
 
-static void tofu_iface_look_at_clock(tofu_iface_t *iface, int mrq_empty)
+void tofu_iface_read_clock(tofu_iface_t *iface)
 {
     struct timespec now;
-    unsigned        i;
 
     /* the coarse clock goes by steps of 4 or 10 ms: longer than a tick */
     clock_gettime(CLOCK_MONOTONIC, &now);
     iface->now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
     iface->now_ms = iface->now_us / 1000;
+}
+
+static void tofu_iface_look_at_clock(tofu_iface_t *iface, int mrq_empty)
+{
+    unsigned i;
+
+    tofu_iface_read_clock(iface);
     if (iface->now_ms - iface->tick_ms >= TOFU_TICK_MS) {
         iface->tick_ms = iface->now_ms;
         for (i = 0; i < TOFU_MAX_TNIS; ++i) {

@@ -160,10 +160,13 @@ static void forever(struct ctx *ctx)
     for (round = 0; round < 2; ++round) {
         if (ctx->rank == 0) {
             keep_of[1] = 8;
-            wait_arrived(ctx, 2ull * count * (round + 1));
+            /* while he sends: who is idle for a second gives his slots back */
+            wait_arrived(ctx, 2ull * count * round + 1);
+            CHECK(ctx->iface->am->pool[TOFU_AM_LARGE].owner[0] != NULL);
             window = ctx->iface->am->pool[TOFU_AM_LARGE]
                              .owner[0]->loan[TOFU_AM_LARGE].count;
             CHECK(window >= 4);
+            wait_arrived(ctx, 2ull * count * (round + 1));
             CHECK_EQ(num_held, window / 2);
             tofu_iface_get_stats(ctx->iface, &stats);
             CHECK_EQ(stats.am_held, num_held);

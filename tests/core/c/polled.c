@@ -508,7 +508,7 @@ static void mute(struct ctx *ctx)
     double        begin;
 
     open_all(ctx, NULL);
-    n = warm_up(ctx, 0);
+    n = make_room(ctx, warm_up(ctx, 0), 8);
     if (ctx->rank == 1) {
         chan = ctx->ep[0]->chan;
         word = chan->permit;
