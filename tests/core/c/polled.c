@@ -455,6 +455,9 @@ static void asleep(struct ctx *ctx)
     n = warm_up(ctx, 0);
     if (ctx->rank == 1) {
         for (i = 0; i < 1500; ++i) {
+            if (i % 50 == 49) {
+                core_usleep(300); /* time to fall asleep */
+            }
             send_message(ctx, 0, n + i, 8);
             while (atomic_load(&ctx->shared->word[1]) <= i) {
                 tofu_iface_progress(ctx->iface);
