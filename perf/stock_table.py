@@ -8,7 +8,8 @@ ratio: two tools can't agree better than one of them does with itself.
 
 ucx_perftest reads the clock and keeps account in every iteration, 20 to 35 ns here (its
 fadd over sysv is one instruction, 6 ns); a batch of `perf run` has no clock in it.
-So the medians may also differ by `CLOCK`.
+So the medians may also differ by `CLOCK`, which is chosen from these differences: the
+verdict of lines below 50 ns says nothing more.
 
 The exit code is 0 when each ratio is within the bound or within that range.
 """
