@@ -125,6 +125,7 @@ def make_entry(ratios, counts, rounds):
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
+        "method": regress_set.METHOD,
         "load": round(os.getloadavg()[0], 1),
         "versions": {"uct_tofu": uct_tofu.__version__, "ucx": _paths.ucx_version()},
         "compiler": compiler(),

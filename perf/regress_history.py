@@ -4,7 +4,8 @@
 A ratio says how many times as long as its peer something takes, so more is slower
 in every line.  An entry holds the ratio of each round; two entries are of the same
 kind of machine when CPU model, number of cores and machine are the same, and only
-such are held against each other.
+such are held against each other; and only those of one method of measurement
+(regress_set.METHOD; entries without one are of the first).
 """
 
 from __future__ import annotations
@@ -104,6 +105,10 @@ def same_machine(one, other):
     return all(one.get(name) == other.get(name) for name in MACHINE)
 
 
+def method(entry):
+    return entry.get("method", 1)
+
+
 def middle(values):
     """Both ends of their middle two thirds."""
     parts = statistics.quantiles(values, n=6, method="inclusive")
@@ -177,6 +182,12 @@ def baseline(entries, new, *, last, since=None):
         raise HistoryError(
             f"no entry is of {new['cpu']} with {new.get('cores')} cores; there are "
             f"those of {cpus}. Ratios of different machines say nothing."
+        )
+    mine = [entry for entry in mine if method(entry) == method(new)]
+    if not mine:
+        raise HistoryError(
+            f"no entry of this kind of machine was taken by method {method(new)}: the "
+            "kernels measured something else then (METHOD in regress_set.py)"
         )
     if since is None:
         # what was tried in a changed tree is a measure only when nothing else is

@@ -598,6 +598,7 @@ static void uct_end_ep(struct perf_ctx *ctx, void *ep)
 const struct perf_layer perf_layer = {
     .name       = "libuct",
     .serves     = true,
+    .acknowledges = true,
     .open       = uct_open,
     .address    = uct_address,
     .connect    = uct_connect,

@@ -72,7 +72,7 @@ static void put_pingpong(struct perf_ctx *ctx, long n)
         perf_layer.put(ctx, peer, ctx->out, 0, size);
         if (ctx->rank == 0) {
             wait_last(ctx, value);
-            perf_tick(ctx);
+            perf_update(ctx);
         }
     }
     perf_end(ctx, n);
@@ -195,7 +195,7 @@ static void send_pingpong(struct perf_ctx *ctx, long n, enum perf_kind kind)
         perf_layer.send(ctx, peer, kind, size);
         if (ctx->rank == 0) {
             wait_arrived(ctx, count);
-            perf_tick(ctx);
+            perf_update(ctx);
         }
     }
     perf_end(ctx, n);
@@ -225,7 +225,7 @@ static void add_pingpong(struct perf_ctx *ctx, long n)
             }
             PERF_CHECK(*word == ctx->sequence, "an add came twice");
         }
-        perf_tick(ctx);
+        perf_update(ctx);
     }
     perf_end(ctx, n);
     perf_window(ctx, 1);
@@ -233,11 +233,38 @@ static void add_pingpong(struct perf_ctx *ctx, long n)
 
 /* ---------------------------------------------------------------- streams */
 
+/* The target of a stream of puts or atomics reads what is written all the while, as
+ * ucx_perftest's does: the cache line then is not the sender's alone.  It looks at a
+ * flag to know that the stream is over, which is put when no time is taken. */
+static void watch_stream(struct perf_ctx *ctx, size_t at)
+{
+    volatile const uint64_t *flag = perf_word(ctx, PERF_WORD_FLAG);
+    volatile const uint8_t  *data = &ctx->memory[at];
+    uint64_t                over  = ++ctx->streams;
+
+    while (*flag != over) {
+        (void)*data;
+        perf_layer.progress(ctx);
+        perf_spin(ctx);
+    }
+}
+
+static void end_stream(struct perf_ctx *ctx)
+{
+    *perf_word(ctx, PERF_WORD_FLAG_OUT) = ++ctx->streams;
+    perf_layer.put(ctx, 1, ctx->words + PERF_WORD_FLAG_OUT,
+                   ctx->words + PERF_WORD_FLAG, sizeof(uint64_t));
+    perf_layer.flush(ctx);
+}
+
 static void put_stream(struct perf_ctx *ctx, long n)
 {
     size_t size = ctx->opt->size;
 
     if (ctx->rank != 0) {
+        if (ctx->opt->tnis == 1) {
+            watch_stream(ctx, size - 1);
+        }
         return;
     }
     if (n < ctx->opt->tnis) { /* every target looks whether something came */
@@ -254,10 +281,13 @@ static void put_stream(struct perf_ctx *ctx, long n)
         if (i % PROGRESS_EVERY == 0) {
             perf_layer.progress(ctx);
         }
-        perf_tick(ctx);
+        perf_update(ctx);
     }
     perf_layer.flush(ctx);
     perf_end(ctx, n);
+    if (ctx->opt->tnis == 1) { /* else it would have to be one flag for each */
+        end_stream(ctx);
+    }
     ctx->is_last = false;
 }
 
@@ -308,7 +338,7 @@ static void get_stream(struct perf_ctx *ctx, long n)
         if (is_latency) {
             perf_window(ctx, 1);
         }
-        perf_tick(ctx);
+        perf_update(ctx);
     }
     perf_window(ctx, 1);
     perf_end(ctx, n);
@@ -331,10 +361,22 @@ static bool can_amo(void)
     return perf_layer.amo != NULL;
 }
 
+/* As watch_stream; the word itself tells the end. */
+static void watch_word(struct perf_ctx *ctx)
+{
+    volatile const uint64_t *word = perf_word(ctx, PERF_WORD_AMO);
+
+    while (*word != ctx->sequence) {
+        perf_layer.progress(ctx);
+        perf_spin(ctx);
+    }
+}
+
 static void add_stream(struct perf_ctx *ctx, long n)
 {
     ctx->sequence += (uint64_t)n; /* what the word is afterwards */
     if (ctx->rank != 0) {
+        watch_word(ctx);
         return;
     }
     perf_begin(ctx, BATCH);
@@ -344,7 +386,7 @@ static void add_stream(struct perf_ctx *ctx, long n)
         if (i % PROGRESS_EVERY == 0) {
             perf_layer.progress(ctx);
         }
-        perf_tick(ctx);
+        perf_update(ctx);
     }
     perf_layer.flush(ctx);
     perf_end(ctx, n);
@@ -365,6 +407,7 @@ static void fetch_stream(struct perf_ctx *ctx, long n, enum perf_amo op)
 
     ctx->sequence += (uint64_t)n;
     if (ctx->rank != 0) {
+        watch_word(ctx);
         return;
     }
     perf_begin(ctx, 1);
@@ -374,7 +417,7 @@ static void fetch_stream(struct perf_ctx *ctx, long n, enum perf_amo op)
         perf_window(ctx, 1);
         PERF_CHECK(ctx->result == before, "an atomic gave %lu, not %lu",
                    (unsigned long)ctx->result, (unsigned long)before);
-        perf_tick(ctx);
+        perf_update(ctx);
     }
     perf_end(ctx, n);
 }
@@ -394,64 +437,77 @@ static void cswap(struct perf_ctx *ctx, long n)
     fetch_stream(ctx, n, PERF_CSWAP);
 }
 
-/* The receiver acknowledges every PERF_ACK messages by one of 8 bytes, so the time
- * is that of what arrived, and no more than PERF_FC are on their way. */
-static void send_stream(struct perf_ctx *ctx, long n, enum perf_kind kind)
+/* The receiver's messages of 8 bytes back: one at the end, so the time is that of what
+ * arrived; and where the layer has no flow control of its own that a stream may lean
+ * on, one for every PERF_ACK messages, so no more than PERF_FC are on their way. */
+static void ask_for_acks(struct perf_ctx *ctx, enum perf_kind kind, uint64_t *asked,
+                         uint64_t got, uint64_t acks)
 {
-    uint64_t base = ctx->taken, acks = ((uint64_t)n + PERF_ACK - 1) / PERF_ACK;
-    uint64_t i, asked = 0;
-
-    ctx->taken += (ctx->rank == 0) ? acks : (uint64_t)n;
-    for (i = 0; (kind != PERF_AM) && (ctx->rank == 0) && (i < 2) && (i < acks); ++i) {
+    while ((kind != PERF_AM) && (*asked < acks) && (*asked < got + 2)) {
         perf_layer.receive(ctx, 1, kind, 8);
-        ++asked;
+        ++*asked;
     }
+}
+
+static void send_all(struct perf_ctx *ctx, uint64_t n, enum perf_kind kind,
+                     uint64_t every, uint64_t most)
+{
+    uint64_t base = ctx->taken, acks = (n + every - 1) / every, asked = 0, i;
+
+    ctx->taken += acks;
+    ask_for_acks(ctx, kind, &asked, 0, acks);
     perf_begin(ctx, BATCH);
-    if (ctx->rank == 0) {
-        for (i = 0; i < (uint64_t)n; ++i) {
-            while (i >= (ctx->arrived - base) * PERF_ACK + PERF_FC) {
-                perf_layer.progress(ctx);
-                perf_spin(ctx);
-            }
-            while ((kind != PERF_AM) && (asked < acks) &&
-                   (asked < ctx->arrived - base + 2)) {
-                perf_layer.receive(ctx, 1, kind, 8);
-                ++asked;
-            }
-            perf_window(ctx, ctx->opt->window);
-            perf_layer.send(ctx, 1, kind, ctx->opt->size);
-            if (i % PROGRESS_EVERY == 0) {
-                perf_layer.progress(ctx);
-            }
-            perf_tick(ctx);
-        }
-        while (ctx->arrived - base < acks) {
-            while ((kind != PERF_AM) && (asked < acks) &&
-                   (asked < ctx->arrived - base + 2)) {
-                perf_layer.receive(ctx, 1, kind, 8);
-                ++asked;
-            }
+    for (i = 0; i < n; ++i) {
+        while (i >= (ctx->arrived - base) * every + most) {
             perf_layer.progress(ctx);
             perf_spin(ctx);
         }
-        perf_end(ctx, n);
-        perf_window(ctx, 1);
-        return;
+        ask_for_acks(ctx, kind, &asked, ctx->arrived - base, acks);
+        perf_window(ctx, ctx->opt->window);
+        perf_layer.send(ctx, 1, kind, ctx->opt->size);
+        perf_update(ctx);
     }
-    for (i = 0; i < (uint64_t)n;) {
-        if ((kind != PERF_AM) && (asked < (uint64_t)n) &&
-            (asked - (ctx->arrived - base) < (uint64_t)ctx->opt->window)) {
+    while (ctx->arrived - base < acks) {
+        ask_for_acks(ctx, kind, &asked, ctx->arrived - base, acks);
+        perf_layer.progress(ctx);
+        perf_spin(ctx);
+    }
+    perf_end(ctx, (long)n);
+}
+
+static void receive_all(struct perf_ctx *ctx, uint64_t n, enum perf_kind kind,
+                        uint64_t every)
+{
+    uint64_t base = ctx->taken, window = (uint64_t)ctx->opt->window, asked = 0, i = 0;
+
+    ctx->taken += n;
+    while (i < n) {
+        /* first all that came before it was asked for, or there would be ever more */
+        while ((kind != PERF_AM) && (asked < n) &&
+               (asked - (ctx->arrived - base) < window)) {
             perf_layer.receive(ctx, 0, kind, ctx->opt->size);
             ++asked;
         }
         perf_layer.progress(ctx);
         perf_spin(ctx);
-        while (i < ctx->arrived - base) { /* one by one: an ack each PERF_ACK */
+        while (i < ctx->arrived - base) { /* one by one, for the acks */
             ++i;
-            if ((i % PERF_ACK == 0) || (i == (uint64_t)n)) {
+            if ((i % every == 0) || (i == n)) {
                 perf_layer.send(ctx, 0, kind, 8);
             }
         }
+    }
+}
+
+static void send_stream(struct perf_ctx *ctx, long n, enum perf_kind kind)
+{
+    uint64_t every = perf_layer.acknowledges ? PERF_ACK : (uint64_t)n;
+    uint64_t most  = perf_layer.acknowledges ? PERF_FC : (uint64_t)n;
+
+    if (ctx->rank == 0) {
+        send_all(ctx, (uint64_t)n, kind, every, most);
+    } else {
+        receive_all(ctx, (uint64_t)n, kind, every);
     }
     perf_window(ctx, 1);
 }

@@ -433,6 +433,7 @@ static void core_ep_destroy(struct perf_ctx *ctx, void *ep)
 const struct perf_layer perf_layer = {
     .name       = "uct",
     .serves     = true, /* messages and credits */
+    .acknowledges = true,
     .start      = core_start,
     .facts      = core_facts,
     .stop       = core_stop,

@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -145,6 +146,15 @@ def test_only_the_same_kind_of_machine_counts(regress, tmp_path):
     assert code == 1 and "slower: uct fadd" in output
 
 
+def test_only_the_same_method_counts():
+    old, now = entry(), entry("b" * 40, method=2)
+    with pytest.raises(history.HistoryError, match="by method 2"):
+        history.baseline([old, now], now, last=3)
+    assert history.baseline([old, entry("c" * 40), now], old, last=3) == [
+        entry("c" * 40)
+    ]
+
+
 def test_a_changed_tree_is_no_measure_where_there_is_another():
     clean, tried = entry(), entry(dirty=True)
     new = entry("b" * 40)
@@ -251,7 +261,9 @@ def test_run_adds_an_entry(regress, tmp_path, name):
     (made,) = history.read(path)
     ((line, values),) = made["ratios"].items()
     assert line.startswith(name) and len(values) == 1
-    assert f"{statistics.median(values):.3f}" in output
+    # rounded twice: five digits in the entry, three places on the screen
+    shown = float(re.search(r"^\S.* (\S+) \(\S+ to \S+\)$", output, re.M).group(1))
+    assert abs(shown - statistics.median(values)) < 0.00106
     head = subprocess.run(
         ["git", "-C", str(PERF), "rev-parse", "HEAD"],
         check=True,
