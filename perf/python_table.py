@@ -3,8 +3,10 @@
 """Measures what the Python objects cost over the transport core below them.
 
 Both sides do the same from one process to itself, on the same CPU, in turns:
-kernels/core_ops.c in C, this file in Python.  Of each round the difference (or the
-ratio) is taken, and the median of the rounds is held against the bound.
+kernels/core_ops.c in C, this file in Python.  Each measurement is a new process, as
+where its memory happens to be makes a difference of some per cent.  Of each round the
+difference (or the ratio) is taken, and the median of the rounds is held against the
+bound.
 """
 
 from __future__ import annotations
@@ -107,8 +109,9 @@ class Objects:
         return (time.perf_counter() - start) / count
 
 
-def python_side(objects, what, count):
+def measure_here(what, count):
     """Median over chunks of one loop, seconds per operation."""
+    objects = Objects()
     each = max(count // CHUNKS, 1)
     loop = getattr(objects, what)
 
@@ -122,21 +125,29 @@ def python_side(objects, what, count):
         times = asyncio.run(async_chunks())
     else:
         times = chunks()
+    objects.close()
     return statistics.median(times[WARMUP:])
+
+
+def run(command):
+    """The words that a measurement prints."""
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=90
+    )
+    if done.returncode != 0:
+        words = " ".join(map(str, command))
+        sys.exit(f"{words}: ended with {done.returncode}\n{done.stderr}")
+    return done.stdout.split()
+
+
+def python_side(what, count):
+    """By this file in another process; it inherits the CPU."""
+    return float(run([sys.executable, __file__, "--one", what, str(count)])[0])
 
 
 def core_side(kernel, cpu, what, size, count):
     """The same by the kernel."""
-    done = subprocess.run(
-        [kernel, str(cpu), what, str(size), str(count)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    if done.returncode != 0:
-        sys.exit(f"core_ops {what}: ended with {done.returncode}\n{done.stderr}")
-    return float(done.stdout.split()[1])
+    return float(run([kernel, str(cpu), what, str(size), str(count)])[1])
 
 
 def value_text(kind, value):
@@ -149,14 +160,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write all samples to FILE")
     parser.add_argument("--quick", action="store_true", help="3 short rounds")
-    parser.add_argument("--rounds", type=int, default=None, help="default 5")
+    parser.add_argument("--rounds", type=int, default=None, help="default 15")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rounds = options.rounds or (3 if options.quick else 5)
+    if options.one:
+        print(measure_here(options.one[0], int(options.one[1])))
+        return 0
+    rounds = options.rounds or (3 if options.quick else 15)
     cpu = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, [cpu])
     os.environ.setdefault("UTOFU_EMU_JOB", f"python_table-{os.getpid()}")
     samples = {case[0]: {"python": [], "core": [], "value": []} for case in CASES}
-    objects = Objects()
     with tempfile.TemporaryDirectory() as folder:
         kernel = compile_kernels(folder, ("core_ops",))["core_ops"]
         for number in range(rounds):
@@ -165,15 +179,14 @@ def main():
                 count //= 10 if options.quick else 1
                 if number % 2:  # who goes second has the warmer machine
                     core = core_side(kernel, cpu, what, size, count)
-                    ours = python_side(objects, what, count)
+                    ours = python_side(what, count)
                 else:
-                    ours = python_side(objects, what, count)
+                    ours = python_side(what, count)
                     core = core_side(kernel, cpu, what, size, count)
                 sample = samples[name]
                 sample["python"].append(ours)
                 sample["core"].append(core)
                 sample["value"].append(LIMITS[kind][1](ours, core))
-    objects.close()
     line = "{:<30} {:>10} {:>10} {:>6}  {:<14} {:>8} {:>11}  {}"
     print(line.format("what", "Python", "C", "ratio", "bound on", "value", "bound", ""))
     all_hold = True
@@ -199,7 +212,13 @@ def main():
             )
         )
         results.append(
-            {"name": name, "value": value, "bound": bound, "kind": kind, **sample}
+            {
+                "name": name,
+                "kind": kind,
+                "bound": bound,
+                "median": value,
+                "rounds": sample,
+            }
         )
     if options.json:
         host = host_info([cpu], rounds, options.quick)

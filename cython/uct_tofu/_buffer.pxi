@@ -14,13 +14,16 @@ cdef bint is_ndarray(obj):
         ndarray = getattr(module, "ndarray", None)
         if ndarray is None:
             return False
-    return isinstance(obj, ndarray)
+    return type(obj) is ndarray or isinstance(obj, ndarray)
 
 
-cdef int acquire(obj, Py_buffer *view, bint writable, str call) except -1:
-    """Export a C- or F-contiguous buffer of elements of any plain type."""
+cdef int acquire(obj, Py_buffer *view, bint writable, str call,
+                 bint is_plain=False) except -1:
+    """Export a C- or F-contiguous buffer of elements of any plain type.
+
+    is_plain: an array whose elements are known to be that."""
     cdef int flags = PyBUF_ANY_CONTIGUOUS | (PyBUF_WRITABLE if writable else 0)
-    if type(obj) is not bytes and type(obj) is not Memory:
+    if not is_plain and type(obj) is not bytes and type(obj) is not Memory:
         if is_ndarray(obj):
             if obj.dtype.hasobject:
                 raise TofuDtypeError(call, c.TOFU_ERR_INVALID_PARAM,
@@ -108,13 +111,70 @@ cdef object owner_of(obj):
 cdef class _Forget:
     """Called when a registered array goes, before its memory does."""
 
-    cdef dict registrations
+    cdef _Kept kept
     cdef object key
 
     def __call__(self, reference):
-        entry = self.registrations.get(self.key)
+        if self.kept is None or self.kept.entries is None:
+            return                      # collected together with the array
+        entry = self.kept.entries.get(self.key)
         if entry is not None and (<_Registration>entry).owner is reference:
-            del self.registrations[self.key]
+            self.kept.drop(self.key)
+
+
+@cython.final
+cdef class _Kept:
+    """The registrations of arrays that were used, at most so many.
+
+    One that is there is for this array and no earlier one at its address: _Forget
+    was called before that was freed."""
+
+    def __cinit__(self, most):
+        self.entries = {}
+        self.most = most
+
+    cdef _Registration find(self, array):
+        """The registration that is kept for an object, or None."""
+        cdef _Registration found
+        if <void *>array == self.last_array:
+            return self.last
+        found = <_Registration>self.entries.get(PyLong_FromVoidPtr(<void *>array))
+        if found is not None:
+            self.last = found
+            self.last_array = <void *>array
+        return found
+
+    cdef int use(self, array, _Registration registration) except -1:
+        """It becomes the youngest, when one may have to go soon."""
+        if len(self.entries) * 2 > self.most:
+            key = PyLong_FromVoidPtr(<void *>array)
+            if self.entries.pop(key, None) is not None:
+                self.entries[key] = registration
+        return 0
+
+    cdef int add(self, array, _Registration registration) except -1:
+        cdef _Forget forget = _Forget.__new__(_Forget)
+        forget.kept = self
+        forget.key = PyLong_FromVoidPtr(<void *>array)
+        registration.owner = weakref.ref(array, forget)
+        self.drop(forget.key)
+        self.entries[forget.key] = registration
+        while len(self.entries) > self.most:
+            self.drop(next(iter(self.entries)))
+        return 0
+
+    cdef int drop(self, key) except -1:
+        self.last_array = NULL
+        self.last = None
+        self.entries.pop(key, None)
+        return 0
+
+    cdef int clear(self) except -1:
+        self.last_array = NULL
+        self.last = None
+        if self.entries is not None:    # not yet collected
+            self.entries.clear()
+        return 0
 
 
 @cython.final
@@ -148,20 +208,10 @@ cdef _Registration register_range(MemoryDomain md, char *start, size_t length,
     return self
 
 
-cdef _Registration kept_registration(MemoryDomain md, array, char *start,
-                                     size_t length, bint writable):
-    """The registration that is kept for an object, if it is one for this."""
-    cdef _Registration self
-    key = PyLong_FromVoidPtr(<void *>array)
-    self = <_Registration>md.registrations.get(key)
-    if (self is None or start < self.start
-            or start + length > self.start + self.size
-            or (writable and self.read_only) or self.owner() is not array):
-        return None
-    if len(md.registrations) * 2 > md.max_registrations:
-        del md.registrations[key]       # becomes the youngest
-        md.registrations[key] = self
-    return self
+cdef bint covers(_Registration self, char *start, size_t length, bint writable):
+    """It is one for these bytes."""
+    return not (start < self.start or start + length > self.start + self.size
+                or (writable and self.read_only))
 
 
 cdef _Registration register_array(MemoryDomain md, array, char *start,
@@ -174,7 +224,6 @@ cdef _Registration register_array(MemoryDomain md, array, char *start,
     exists, but by way of the array's end, of which the reference tells.
     """
     cdef _Registration self
-    cdef _Forget forget
     cdef Py_buffer view
     cdef char *whole
     cdef size_t size
@@ -192,23 +241,21 @@ cdef _Registration register_array(MemoryDomain md, array, char *start,
     if start < whole or start + length > whole + size:
         return None
     self = register_range(md, whole, size, read_only)
-    forget = _Forget.__new__(_Forget)
-    forget.registrations = md.registrations
-    forget.key = PyLong_FromVoidPtr(<void *>array)
-    self.owner = weakref.ref(array, forget)
-    md.registrations[forget.key] = self
-    while len(md.registrations) > md.max_registrations:
-        del md.registrations[next(iter(md.registrations))]
+    md.kept.add(array, self)
     return self
 
 
-cdef int attach(Request request, obj, MemoryDomain md, bint writable) except -1:
-    """Find or make the registration for the request's local buffer."""
+cdef int attach(Request request, obj, MemoryDomain md, _Registration registration,
+                bint writable) except -1:
+    """Find or make the registration for the request's local buffer.
+
+    registration: the one that is kept for obj itself, or None."""
     cdef Memory memory
-    cdef _Registration registration
-    # first the commonest: an array that was used before
-    registration = kept_registration(md, obj, request.start, request.length,
-                                     writable)
+    if registration is not None:
+        if covers(registration, request.start, request.length, writable):
+            md.kept.use(obj, registration)
+        else:
+            registration = None
     if registration is None:
         owner = owner_of(obj)
         if type(owner) is Memory:
@@ -218,10 +265,12 @@ cdef int attach(Request request, obj, MemoryDomain md, bint writable) except -1:
                 request.memory = memory
                 request.iov.memh = memory.memh
                 return 0
-        if md.max_registrations > 0 and is_ndarray(owner):
-            registration = kept_registration(md, owner, request.start,
-                                             request.length, writable)
-            if registration is None:
+        if md.kept.most > 0 and is_ndarray(owner):
+            registration = md.kept.find(owner)
+            if (registration is not None
+                    and covers(registration, request.start, request.length, writable)):
+                md.kept.use(owner, registration)
+            else:
                 registration = register_array(md, owner, request.start,
                                               request.length, writable)
     if registration is None:

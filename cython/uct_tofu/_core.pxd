@@ -13,8 +13,7 @@ cdef class MemoryDomain:
     cdef Py_ssize_t num_ifaces
     cdef Py_ssize_t num_memories
     cdef size_t rkey_size
-    cdef dict registrations     # id of an array: _Registration; oldest use first
-    cdef Py_ssize_t max_registrations
+    cdef _Kept kept             # registrations of arrays
     cdef object __weakref__
     cdef int check(self) except -1
 
@@ -41,6 +40,18 @@ cdef class _Registration:
     cdef bint read_only
     cdef int generation
     cdef object owner           # weak reference to the array, None: not kept
+
+
+cdef class _Kept:
+    cdef dict entries           # id of an array: _Registration; oldest use first
+    cdef Py_ssize_t most
+    cdef void *last_array       # the one that find() found last, if it is still there
+    cdef _Registration last
+    cdef _Registration find(self, array)
+    cdef int use(self, array, _Registration registration) except -1
+    cdef int add(self, array, _Registration registration) except -1
+    cdef int drop(self, key) except -1
+    cdef int clear(self) except -1
 
 
 cdef class RemoteKey:
@@ -108,6 +119,7 @@ cdef class Request:
     cdef bint is_unsent         # its endpoint was closed while it waited
     cdef int final_status
     cdef object __weakref__
+    cdef object outcome(self)
     cdef void hold(self) noexcept
     cdef void release(self) noexcept
     cdef int attempt(self) noexcept
@@ -129,28 +141,30 @@ cdef struct am_arg_t:
 
 cdef class Iface:
     cdef readonly MemoryDomain md
+    # what every operation looks at, together
     cdef tofu_iface_t *iface
-    cdef tofu_iface_attr_t limits
     cdef unsigned long owner    # identity of the thread
+    cdef uint64_t network       # of the backend
+    cdef Py_ssize_t num_operations
+    cdef Py_ssize_t num_large   # operations for which progress may take long
     cdef int generation
+    cdef int progress_depth
+    cdef int outside            # sections in which the core runs without the GIL
+    cdef bint has_exception
+    cdef bint has_deferred
+    cdef list flushes           # that found no resources
+    cdef tofu_iface_attr_t limits
     cdef am_arg_t am_args[32]
     cdef list am_handlers
     cdef object on_error
     cdef object exception
-    cdef bint has_exception
-    cdef int progress_depth
-    cdef int outside            # sections in which the core runs without the GIL
-    cdef bint has_deferred
     cdef list doomed            # endpoints and messages that progress shall free
-    cdef list flushes           # that found no resources
     cdef readonly size_t am_backlog
     cdef dict partial           # messages of which a part came, longest idle first
     cdef size_t partial_bytes   # that they occupy
     cdef dict streams
     cdef object driver          # of the event loop
     cdef Py_ssize_t num_eps
-    cdef Py_ssize_t num_operations
-    cdef Py_ssize_t num_large   # operations for which progress may take long
     cdef Py_ssize_t num_views   # messages that are kept
     cdef object __weakref__
     cdef int check(self) except -1

@@ -124,6 +124,7 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         self.streams = {}
         self.owner = PyThread_get_thread_ident()
         self.generation = fork_generation
+        self.network = md.backend.backend.network_id
         self.md = md
         self.iface = iface
         own_ifaces[self.address] = self

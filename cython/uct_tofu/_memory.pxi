@@ -67,8 +67,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         self.backend = backend
         self.rkey_size = attr.rkey_packed_size
         self.generation = fork_generation
-        self.registrations = {}
-        self.max_registrations = kept_registrations
+        self.kept = _Kept(kept_registrations)
         self.md = md
 
     def __reduce__(self):
@@ -205,7 +204,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
             refuse(TofuInUseError, "MemoryDomain.close",
                    f"the memory domain still has {self.num_ifaces} Iface and "
                    f"{self.num_memories} Memory open; close them first")
-        self.registrations.clear()
+        self.kept.clear()
         self.md = NULL
         with nogil:
             c.tofu_md_close(md)
@@ -222,8 +221,8 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
 
     def __dealloc__(self):
         # no_gc_clear keeps the table; without its md nothing in it is valid
-        if self.registrations is not None:
-            self.registrations.clear()
+        if self.kept is not None:
+            self.kept.clear()
         if self.md != NULL and self.generation == fork_generation:
             c.tofu_md_close(self.md)
 

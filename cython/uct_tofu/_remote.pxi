@@ -224,7 +224,7 @@ cdef class RemoteMemory:
             self.refuse_range(call, offset, length)
         if write and self.read_only:
             refuse(TofuReadOnlyError, call, f"{self!r} was exported to be read")
-        if self.network != iface.md.backend.backend.network_id:
+        if self.network != iface.network:
             refuse(TofuKeyError, call, f"{self!r} is in another network than "
                    f"{iface!r} (on the emulator: another host, user or job)")
         return self.start + first

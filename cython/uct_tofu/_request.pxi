@@ -180,6 +180,10 @@ cdef class Request:
             self.confirm()
         if not self.is_done:
             raise RuntimeError(f"{self!r}")
+        return self.outcome()
+
+    cdef object outcome(self):
+        """What it brought, once it is over; raises why it failed."""
         if self.final_status != c.TOFU_OK:
             fail(self.call, self.final_status, (
                 "the endpoint was closed before it left, flush() first: "
@@ -224,7 +228,7 @@ cdef class Request:
             if self.unconfirmed:        # now, or since resources came for it
                 self.confirm()
             if self.is_done:
-                return self.result()
+                return self.outcome()
             budget = WAIT_US
             if limited:
                 left = deadline - time.monotonic()
@@ -268,7 +272,7 @@ cdef class Request:
             if not self.is_done:        # also when it only now left
                 from uct_tofu import _loop
                 return _loop.wait_for(self).__await__()
-        value = self.result()
+        value = self.outcome()
         if value is None:
             return iter(())
         result = _Result.__new__(_Result)

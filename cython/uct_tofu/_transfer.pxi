@@ -63,9 +63,8 @@ cdef Request put_or_get(Endpoint self, str call, object local, object remote,
                         object offset, bint is_put):
     cdef RemoteMemory target
     cdef Request request
-    cdef Memory memory
+    cdef _Registration registration = None
     cdef _Iov pieces
-    cdef uint64_t address
     cdef size_t short_limit, bcopy_limit
     self.check()
     if type(remote) is not RemoteMemory:
@@ -89,7 +88,10 @@ cdef Request put_or_get(Endpoint self, str call, object local, object remote,
                                        is_put)
         request.submit()
         return request
-    acquire(local, &request.view, not is_put, call)
+    # first the commonest of what is large: an array that was used before
+    if is_ndarray(local):
+        registration = self.iface.md.kept.find(local)
+    acquire(local, &request.view, not is_put, call, registration is not None)
     request.has_view = True
     # from here on the request releases the buffer, if need be in its __dealloc__
     request.start = <char *>request.view.buf
@@ -110,7 +112,7 @@ cdef Request put_or_get(Endpoint self, str call, object local, object remote,
         request.iov.buffer = request.start
         request.iov.length = request.length
         request.iov.count = 1
-        attach(request, local, self.iface.md, not is_put)
+        attach(request, local, self.iface.md, registration, not is_put)
     request.submit()
     return request
 
