@@ -46,6 +46,10 @@ from ucp_glue._inbox import BACKLOG, Inbox
 from ucp_glue.errors import (
     UcpClosedError, UcpThreadError, UcpTruncatedError, status_class, status_error)
 
+# Not a name of the module: those are gone when the interpreter ends and finds what was
+# left open.
+cdef object warn = warnings.warn
+
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident() nogil
 
@@ -100,7 +104,7 @@ cdef int fail(str call, int status, detail) except -1:
 
 
 cdef int warn_unclosed(what) except -1:
-    warnings.warn(f"{what!r} was not closed", ResourceWarning, stacklevel=2)
+    warn(f"{what!r} was not closed", ResourceWarning, stacklevel=2)
     return 0
 
 

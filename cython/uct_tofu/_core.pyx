@@ -51,6 +51,10 @@ from uct_tofu.errors import (
     TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,
     TofuRangeError, TofuReadOnlyError, TofuThreadError, status_error)
 
+# Not a name of the module: those are gone when the interpreter ends and finds what was
+# left open.
+cdef object warn = warnings.warn
+
 
 cdef extern from "sched.h" nogil:
     int sched_yield()
@@ -87,8 +91,7 @@ cdef int refuse(cls, call, detail) except -1:
 
 
 cdef int warn_unclosed(what) except -1:
-    warnings.warn(f"{what!r} was not closed", ResourceWarning,
-                  stacklevel=2)
+    warn(f"{what!r} was not closed", ResourceWarning, stacklevel=2)
     return 0
 
 

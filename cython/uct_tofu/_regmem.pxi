@@ -159,8 +159,7 @@ cdef class RegisteredMemory:
 
     def __del__(self):
         if self.is_open and self.vcq.generation == fork_generation:
-            warnings.warn(f"{self!r} was not deregistered", ResourceWarning,
-                          stacklevel=2)
+            warn(f"{self!r} was not deregistered", ResourceWarning, stacklevel=2)
 
     def __dealloc__(self):
         # no_gc_clear keeps self.vcq valid here, and the VCQ with it.

@@ -29,6 +29,10 @@ import weakref
 
 from uct_tofu.errors import code_error
 
+# Not a name of the module: those are gone when the interpreter ends and finds what was
+# left open.
+cdef object warn = warnings.warn
+
 include "_fork.pxi"
 include "_integer.pxi"
 

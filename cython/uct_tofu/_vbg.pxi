@@ -259,8 +259,7 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
 
     def __del__(self):
         if self.is_open and self.generation == fork_generation:
-            warnings.warn(f"{self!r} were not freed", ResourceWarning,
-                          stacklevel=2)
+            warn(f"{self!r} were not freed", ResourceWarning, stacklevel=2)
 
     def __dealloc__(self):
         if self.is_open and self.generation == fork_generation:

@@ -165,8 +165,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
 
     def __del__(self):
         if self.is_open and self.generation == fork_generation:
-            warnings.warn(f"{self!r} was not freed", ResourceWarning,
-                          stacklevel=2)
+            warn(f"{self!r} was not freed", ResourceWarning, stacklevel=2)
 
     def __dealloc__(self):
         if self.is_open and self.generation == fork_generation:

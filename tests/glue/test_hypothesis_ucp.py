@@ -4,6 +4,7 @@
 import pytest
 
 CODE = """
+import weakref
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 quiet = settings(max_examples=150, deadline=None, database=None,
                  suppress_health_check=list(HealthCheck))
@@ -92,14 +93,18 @@ STEPS = ["context", "worker", "ep", "memory", "key", "recv", "send", "put", "am"
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=40))
 def check(steps):
     pools = {name: [] for name in ("context", "worker", "ep", "memory", "key", "request")}
-    pools["context"].append(ucp_glue.Context())
+    made = []                           # weakly: they may be forgotten and go
+    def new_context():
+        pools["context"].append(ucp_glue.Context())
+        made.append(weakref.ref(pools["context"][-1]))
+    new_context()
     def pick(kind, number):
         return pools[kind][number % len(pools[kind])]
     for step, number in steps:
         try:
             if step == "context":
                 if len(pools["context"]) < 2:
-                    pools["context"].append(ucp_glue.Context())
+                    new_context()
             elif step == "worker":
                 if len(pools["worker"]) < 3:
                     pools["worker"].append(pick("context", number).worker())
@@ -139,7 +144,8 @@ def check(steps):
             pass                        # an empty pool; a closed object
         except (ValueError, RuntimeError) as error:
             assert "belongs to" in str(error) or "in flight" in str(error), error
-    for context in pools["context"]:
+    # also those that were forgotten: a request in flight keeps its context
+    for context in filter(None, [reference() for reference in made]):
         context.close(force=True)
     for request in pools["request"]:
         assert request.done

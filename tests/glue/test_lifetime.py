@@ -152,6 +152,19 @@ if what == "thread":
     )
 
 
+def test_found_when_the_modules_are_gone(script):
+    """Warnings of what was not closed, when there are no names left to call."""
+    output = script(
+        """
+import builtins
+ctx, worker, ep = loop()
+builtins.kept = [ep, worker, ctx.alloc(4096), ctx]
+""",
+        PYTHONWARNINGS="default",
+    )
+    assert "Traceback" not in output and "Exception ignored" not in output, output
+
+
 def test_handlers_that_raise(script):
     """Each exception is raised from progress or wait, once; nothing else is lost."""
     script(

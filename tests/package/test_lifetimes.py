@@ -212,6 +212,12 @@ EXITS = {
         threading.Thread(target=run, daemon=True).start()
         time.sleep(0.3)
     """,
+    "found when the modules are gone": """
+        import builtins
+        from uct_tofu import Backend, Vcq
+        vcq = Vcq(Backend.load(), 0)
+        builtins.kept = [ep, iface, memory, remote, md, vcq]
+    """,
     "messages kept by views": """
         kept = []
         iface.set_message_handler(1, lambda h, view: kept.append(view[:]), view=True)
