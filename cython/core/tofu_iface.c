@@ -124,9 +124,11 @@ tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
         tni    = (iface->first_tni + i) % md->all_tnis;
         status = tofu_iface_open_exclusive(iface, md->tnis[tni]);
     }
-    /* the CQ that the process shares already comes first: each is one process's */
+    /* the CQs that the process shares already come first: each is one process's */
     for (i = 0; (i < tnis) && (status == TOFU_ERR_NO_DEVICE); ++i) {
-        tni = (iface->owner == iface) ? i : iface->first_tni;
+        tni = (iface->owner != iface) ? iface->first_tni :
+              (i < md->num_tnis)      ? (iface->first_tni + i) % md->num_tnis :
+                                        i;
         status = tofu_vcq_open(md, md->tnis[tni], UTOFU_VCQ_FLAG_THREAD_SAFE,
                                &iface->vcq, &iface->vcq_id);
         iface->shared_vcq = (status == TOFU_OK);
@@ -305,9 +307,10 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     if (iface->shared_vcq) {
         /* once is enough to be told */
         tofu_log(atomic_exchange(&md->told_shared, 1) ? 3 : 1,
-                 "no CQ is left on this node for an iface of its own: VCQ %#llx"
-                 " shares one with others, which costs locks and seven eighths "
-                 "of the receive slots", (unsigned long long)iface->vcq_id);
+                 "the process has its %u CQs for ifaces of their own, or the node no "
+                 "more: VCQ %#llx shares one with others, which costs locks and seven "
+                 "eighths of the receive slots", md->exclusive_cqs,
+                 (unsigned long long)iface->vcq_id);
     }
     iface->stripe_thresh = (md->num_tnis > 1) ? md->stripe_thresh : SIZE_MAX;
     status               = tofu_iface_set_limits(iface);

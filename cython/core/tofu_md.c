@@ -4,11 +4,13 @@
  */
 #include "tofu_internal.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define TOFU_MD_ARENA_CHUNK   ((size_t)16 << 30)
 #define TOFU_TNI_CQS          9u /* of a node: 6.1.2 */
+#define TOFU_EXCLUSIVE_CQS    8u /* an iface may have one of its own on any machine */
 /* At 6.35 GB/s this takes as long as the further registrations cost. */
 #define TOFU_MD_STRIPE_THRESH ((size_t)256 << 10)
 
@@ -141,12 +143,26 @@ static unsigned tofu_md_local_size(void)
     return tofu_md_environment(names, sizeof(names) / sizeof(names[0]), 1);
 }
 
+/* CPUs that the process may run on, or a few if it has fewer. */
+static unsigned tofu_md_cpus(void)
+{
+    cpu_set_t set;
+    unsigned  cpus = TOFU_EXCLUSIVE_CQS;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        cpus = (unsigned)CPU_COUNT(&set);
+    }
+    return (cpus > TOFU_EXCLUSIVE_CQS) ? cpus : TOFU_EXCLUSIVE_CQS;
+}
+
 /*
  * A node has 9 CQs a TNI, and each is one process's (2.2.1): what a process takes,
  * others of the node don't have.  Its share, at least one, is spent so:
  *   a shared CQ on each of num_tnis TNIs   md, rails, lanes; and ifaces when no other
  *                                          CQ is left
- *   exclusive_cqs                          of ifaces of their own
+ *   exclusive_cqs                          of ifaces of their own: as many as there are
+ *                                          CPUs, for more can't run at once; a CQ that is
+ *                                          shared holds eight
  */
 static void tofu_md_share_cqs(tofu_md_t *md, unsigned cqs)
 {
@@ -160,6 +176,9 @@ static void tofu_md_share_cqs(tofu_md_t *md, unsigned cqs)
                         (cqs > 1)            ? cqs - 1 :
                                                1;
     md->exclusive_cqs = cqs - md->num_tnis;
+    if (md->exclusive_cqs > tofu_md_cpus()) {
+        md->exclusive_cqs = tofu_md_cpus();
+    }
 }
 
 /* The TNIs that may be used, the preferred one first. */
