@@ -4,6 +4,7 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_am_bounce.h"
 
 #include <stdlib.h>
 
@@ -173,17 +174,6 @@ static TOFU_NOINLINE tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
                    status;
 }
 
-/* Early messages, below: a send was refused with `status`. */
-static tofu_status_t tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status,
-                                         uint8_t id, uint64_t header,
-                                         const void *payload, unsigned length);
-static tofu_status_t tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status,
-                                       uint8_t id, const void *header,
-                                       unsigned header_length,
-                                       const tofu_iov_t *iov, size_t iovcnt);
-static intptr_t tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status,
-                                    uint8_t id, tofu_pack_cb_t pack, void *arg);
-
 tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
                                const void *payload, unsigned length)
 {
@@ -213,47 +203,6 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
     return tofu_am_may_poll(ep->chan, length) ?
                    tofu_am_post_polled(ep, id, message, length) :
                    tofu_am_post_small(ep, id, message, length);
-}
-
-/* Take a bounce buffer and write nothing yet. */
-static tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
-{
-    tofu_iface_t  *iface = ep->iface;
-    tofu_bounce_t *bounce;
-
-    /* Those that are free again are used again while the cache has them: the list is
-     * a stack, and this keeps what is in flight short. */
-    if (iface->tcq_wait > 0) {
-        tofu_tcq_drain(iface);
-    }
-    if (TOFU_UNLIKELY(iface->bounces == NULL)) {
-        tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
-        return NULL;
-    }
-    bounce         = iface->bounces;
-    iface->bounces = bounce->next;
-    return bounce;
-}
-
-static void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce)
-{
-    bounce->next   = iface->bounces;
-    iface->bounces = bounce;
-}
-
-static inline void *tofu_am_payload(const tofu_bounce_t *bounce)
-{
-    return bounce->buffer + sizeof(tofu_slot_header_t);
-}
-
-static inline void tofu_am_set_header(const tofu_bounce_t *bounce,
-                                      size_t length)
-{
-    tofu_slot_header_t *header = (tofu_slot_header_t *)bounce->buffer;
-
-    header->length   = (uint32_t)length;
-    header->check    = ~(uint32_t)length;
-    header->reserved = 0;
 }
 
 /* Post a message of `length` bytes that is in the bounce buffer; there is a large
@@ -375,7 +324,7 @@ static intptr_t tofu_am_iov_total(const tofu_iov_t *iov, size_t iovcnt,
     return (intptr_t)total;
 }
 
-static char *tofu_am_iov_copy(char *dest, const tofu_iov_t *iov, size_t iovcnt)
+char *tofu_am_iov_copy(char *dest, const tofu_iov_t *iov, size_t iovcnt)
 {
     size_t   i;
     unsigned block;
@@ -548,9 +497,8 @@ tofu_status_t tofu_am_continue(tofu_op_t *op)
     return TOFU_OK;
 }
 
-/* Leave a message that is in a bounce buffer to the ep's continuation. */
-static void tofu_am_queue(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
-                          tofu_bounce_t *bounce, size_t length)
+void tofu_am_queue(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
+                   tofu_bounce_t *bounce, size_t length)
 {
     op->am.bounce = bounce;
     op->am.length = length;
@@ -655,111 +603,4 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     tofu_am_set_header(bounce, header_length + (size_t)total);
     return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
                                comp);
-}
-
-/* ---------------------------------------------------------- early messages
- *
- * While the slots of a channel are being asked for, each ep may leave one message
- * in a bounce buffer, which goes as soon as they are granted: programs send the
- * first message of a new ep without being ready to hear that there is no room.
- * A quarter of the bounce buffers may be in such use, so that peers which do not
- * answer can't take those that others need.  Who uses the event descriptor is told
- * that there is no room: it may not call progress until something comes to it.
- */
-
-/* A bounce buffer, if a send that was refused with `status` may be left in it. */
-static tofu_bounce_t *tofu_am_early_begin(tofu_ep_t *ep, tofu_status_t status,
-                                          uint8_t id)
-{
-    const unsigned    credit = TOFU_STARVED_SMALL | TOFU_STARVED_LARGE;
-    const tofu_chan_t *chan  = ep->chan;
-    tofu_iface_t      *iface = ep->iface;
-
-    if ((status != TOFU_ERR_NO_RESOURCE) || (id >= TOFU_AM_ID_MAX) ||
-        (iface->wakeup != NULL) ||
-        (ep->flags & (TOFU_EP_FAILED | TOFU_EP_PENDING | TOFU_EP_MORE)) ||
-        (ep->starved == 0) || (ep->starved & ~credit) ||
-        (chan == &iface->am->no_chan) || (chan->state == TOFU_CHAN_IDLE) ||
-        (chan->state == TOFU_CHAN_OPEN) ||
-        (iface->am->early >= (iface->config.tx_bounce + 3) / 4)) {
-        return NULL;
-    }
-    return tofu_am_bounce(ep);
-}
-
-static tofu_status_t tofu_am_early_end(tofu_ep_t *ep, uint8_t id,
-                                       tofu_bounce_t *bounce, size_t length)
-{
-    tofu_iface_t *iface = ep->iface;
-    tofu_op_t    *op    = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
-
-    if (op == NULL) {
-        tofu_am_bounce_put(iface, bounce);
-        return TOFU_ERR_NO_MEMORY;
-    }
-    op->peer   = ep->peer;
-    op->comp   = NULL; /* the user's memory is free already */
-    op->flags |= TOFU_OP_EARLY;
-    ++iface->am->early;
-    tofu_am_set_header(bounce, length);
-    tofu_am_queue(ep, id, op, bounce, length);
-    return TOFU_OK;
-}
-
-static TOFU_NOINLINE tofu_status_t
-tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
-                    uint64_t header, const void *payload, unsigned length)
-{
-    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
-    char          *message;
-
-    if (bounce == NULL) {
-        return status;
-    }
-    message = tofu_am_payload(bounce);
-    memcpy(message, &header, sizeof(header));
-    if (length > 0) {
-        memcpy(message + sizeof(header), payload, length);
-    }
-    return tofu_am_early_end(ep, id, bounce, sizeof(header) + length);
-}
-
-static TOFU_NOINLINE tofu_status_t
-tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
-                  const void *header, unsigned header_length,
-                  const tofu_iov_t *iov, size_t iovcnt)
-{
-    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
-    char          *payload, *end;
-
-    if (bounce == NULL) {
-        return status;
-    }
-    payload = tofu_am_payload(bounce);
-    if (header_length > 0) {
-        memcpy(payload, header, header_length);
-    }
-    end = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
-    return tofu_am_early_end(ep, id, bounce, (size_t)(end - payload));
-}
-
-static TOFU_NOINLINE intptr_t
-tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
-                    tofu_pack_cb_t pack, void *arg)
-{
-    tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
-    size_t        length;
-
-    if (bounce == NULL) {
-        return status;
-    }
-    length = pack(tofu_am_payload(bounce), arg);
-    if (length > ep->iface->config.am_seg_size) {
-        tofu_error("am_bcopy packed %zu bytes, at most %zu", length,
-                   ep->iface->config.am_seg_size);
-        tofu_am_bounce_put(ep->iface, bounce);
-        return TOFU_ERR_INVALID_PARAM;
-    }
-    status = tofu_am_early_end(ep, id, bounce, length);
-    return (status == TOFU_OK) ? (intptr_t)length : (intptr_t)status;
 }

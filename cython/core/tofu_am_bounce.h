@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tofu_am_bounce.h - messages that are copied into a bounce buffer, behind the header
+ * that they have in a large slot: between tofu_am_send.c and tofu_am_early.c.
+ */
+#ifndef TOFU_AM_BOUNCE_H
+#define TOFU_AM_BOUNCE_H
+
+#include "tofu_am.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Take a bounce buffer and write nothing yet. */
+static inline tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_bounce_t *bounce;
+
+    /* Those that are free again are used again while the cache has them: the list is
+     * a stack, and this keeps what is in flight short. */
+    if (iface->tcq_wait > 0) {
+        tofu_tcq_drain(iface);
+    }
+    if (TOFU_UNLIKELY(iface->bounces == NULL)) {
+        tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
+        return NULL;
+    }
+    bounce         = iface->bounces;
+    iface->bounces = bounce->next;
+    return bounce;
+}
+
+static inline void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce)
+{
+    bounce->next   = iface->bounces;
+    iface->bounces = bounce;
+}
+
+static inline void *tofu_am_payload(const tofu_bounce_t *bounce)
+{
+    return bounce->buffer + sizeof(tofu_slot_header_t);
+}
+
+static inline void tofu_am_set_header(const tofu_bounce_t *bounce,
+                                      size_t length)
+{
+    tofu_slot_header_t *header = (tofu_slot_header_t *)bounce->buffer;
+
+    header->length   = (uint32_t)length;
+    header->check    = ~(uint32_t)length;
+    header->reserved = 0;
+}
+
+/* Copy an iov behind dest; returns the end. */
+char *tofu_am_iov_copy(char *dest, const tofu_iov_t *iov, size_t iovcnt);
+
+/* Leave a message that is in a bounce buffer to the ep's continuation. */
+void tofu_am_queue(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
+                   tofu_bounce_t *bounce, size_t length);
+
+/* A send was refused with `status`: leave the message for later, if that may be. */
+tofu_status_t tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                                  uint64_t header, const void *payload,
+                                  unsigned length);
+tofu_status_t tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                                const void *header, unsigned header_length,
+                                const tofu_iov_t *iov, size_t iovcnt);
+intptr_t tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
+                             tofu_pack_cb_t pack, void *arg);
+
+#pragma GCC visibility pop
+
+#endif /* TOFU_AM_BOUNCE_H */
