@@ -250,7 +250,6 @@ _STATUSES = {
     -20: ("TOFU_ERR_TIMED_OUT", TofuOperationError),
     -21: ("TOFU_ERR_EXCEEDS_LIMIT", TofuCallerError),
     -22: ("TOFU_ERR_UNSUPPORTED", TofuCallerError),
-    -25: ("TOFU_ERR_CONNECTION_RESET", TofuPeerError),
     -80: ("TOFU_ERR_ENDPOINT_TIMEOUT", TofuPeerError),
 }
 

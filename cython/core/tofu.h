@@ -53,7 +53,6 @@ typedef enum {
     TOFU_ERR_TIMED_OUT         = -20,
     TOFU_ERR_EXCEEDS_LIMIT     = -21,
     TOFU_ERR_UNSUPPORTED       = -22,
-    TOFU_ERR_CONNECTION_RESET  = -25,
     TOFU_ERR_ENDPOINT_TIMEOUT  = -80
 } tofu_status_t;
 

@@ -337,7 +337,6 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
         tofu_entry_free(am, (uint32_t)entry);
         goto drop;
     }
-    peer->heard = 1;
     ++iface->stats.credit_rx;
     tofu_am_free_older(am, vcq_id ^ TOFU_CLAIM_KEY, (uint32_t)entry);
     job = &am->job[entry];

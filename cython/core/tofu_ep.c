@@ -160,7 +160,6 @@ void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status)
         ep->flags &= (uint8_t)~TOFU_EP_DOOMED;
         tofu_list_del(&ep->failed);
     }
-    status = tofu_ep_lost(ep, status);
     tofu_debug("ep %p to VCQ %#llx failed: %s", (void *)ep,
                (unsigned long long)ep->peer->vcq_id,
                tofu_status_string(status));

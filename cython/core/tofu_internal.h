@@ -109,7 +109,6 @@ struct tofu_peer {
     utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
     uint8_t        seq;       /* of the next operation */
     uint8_t        probing;   /* a probe is in flight */
-    uint8_t        heard;     /* it answered, or asked for slots */
     uint8_t        epoch;     /* counts the ifaces that had the VCQ ID */
     utofu_vcq_id_t post_id;   /* vcq_id, with the path that the lane takes */
     uint32_t       incarnation; /* of the iface there, from its address */
@@ -613,7 +612,6 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
                     (notice->vcq_id == peer->vcq_id) &&
                     !(notice->notice_type & 1))) { /* local types are even */
         *old_value_p = notice->rmt_value;
-        peer->heard  = 1;
         ++peer->seq;
         ++iface->stats.notices;
         return 1;
@@ -631,16 +629,6 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
 tofu_status_t tofu_ep_enter(tofu_ep_t *ep, tofu_peer_t *peer);
 tofu_status_t tofu_ep_enter_rma(tofu_ep_t *ep, const tofu_rkey_t *rkey);
 void tofu_ep_fail(tofu_ep_t *ep, tofu_status_t status);
-/* What the loss of a VCQ is for ep (or NULL): memory and lanes have VCQs of their
- * own, and one never heard may belong to a process of which another was. */
-static inline tofu_status_t tofu_ep_lost(const tofu_ep_t *ep,
-                                         tofu_status_t status)
-{
-    return ((status == TOFU_ERR_ENDPOINT_TIMEOUT) && (ep != NULL) &&
-            ep->peer->heard) ?
-                   TOFU_ERR_CONNECTION_RESET :
-                   status;
-}
 /* Nothing is sent on the ep any more, and nobody is told: its user asked for it. */
 void tofu_ep_close(tofu_ep_t *ep, tofu_status_t status);
 int tofu_ep_uses(const tofu_ep_t *ep, const tofu_peer_t *peer);

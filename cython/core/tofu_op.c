@@ -254,7 +254,7 @@ void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
         }
         op->flags |= TOFU_OP_ZOMBIE;
         if (op->status == TOFU_OK) {
-            op->status = (int8_t)tofu_ep_lost(op->ep, status);
+            op->status = (int8_t)status;
         }
         tofu_op_round_done(op, 0);
     }
@@ -301,10 +301,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
         iface->last_peer = peer;
     }
     if (TOFU_UNLIKELY(code != UTOFU_SUCCESS)) {
-        /* of whom nothing was ever heard, nobody may ever have been there */
-        status = ((code == UTOFU_ERR_MRQ_PEER) && !peer->heard) ?
-                         TOFU_ERR_ENDPOINT_TIMEOUT :
-                         tofu_status_from_code(code);
+        status = tofu_status_from_code(code);
         tofu_debug("operation from VCQ %#llx to VCQ %#llx: %s",
                    (unsigned long long)iface->vcq_id,
                    (unsigned long long)peer->vcq_id, tofu_code_name(code));
@@ -335,10 +332,6 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
         }
     }
     if (code == UTOFU_SUCCESS) {
-        peer->heard = 1;
-        if (op->ep != NULL) {
-            op->ep->peer->heard = 1;
-        }
         if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE) &&
             (op->status == TOFU_OK)) { /* else nobody waits for it any more */
             tofu_amo_result(op, notice->rmt_value);
@@ -350,7 +343,6 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
      * with the VCQ ID was gone says nothing about the one that is there now. */
     gone = (code == UTOFU_ERR_MRQ_PEER) && (op->epoch == peer->epoch) &&
            !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
-    status = tofu_ep_lost(op->ep, status);
     if (TOFU_UNLIKELY(gone) && (op->ep != NULL)) {
         /* a flush forgot the targets of its ep when it was posted, so the peer
          * does not lead to the ep any more */

@@ -132,9 +132,6 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
         /* another process has the VCQ by now; what the one before it lent went
          * with it */
         ++peer->epoch;
-        if (peer->geometry != NULL) { /* else it may have spoken to us first */
-            peer->heard = 0;
-        }
         if (peer->chan != NULL) {
             tofu_chan_reset(peer->chan);
         }

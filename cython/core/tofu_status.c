@@ -43,8 +43,6 @@ const char *tofu_status_string(tofu_status_t status)
         return "limit exceeded";
     case TOFU_ERR_UNSUPPORTED:
         return "unsupported operation";
-    case TOFU_ERR_CONNECTION_RESET:
-        return "connection reset by remote peer";
     case TOFU_ERR_ENDPOINT_TIMEOUT:
         return "endpoint timeout";
     }
@@ -73,8 +71,8 @@ tofu_status_t tofu_status_from_code(int utofu_code)
         return TOFU_ERR_NO_DEVICE;
     case UTOFU_ERR_NOT_SUPPORTED:
         return TOFU_ERR_UNSUPPORTED;
-    case UTOFU_ERR_MRQ_PEER:
-        return TOFU_ERR_CONNECTION_RESET;
+    case UTOFU_ERR_MRQ_PEER: /* no answer: gone, or never there; as UCX's rc and ud */
+        return TOFU_ERR_ENDPOINT_TIMEOUT;
     case UTOFU_ERR_TCQ_OTHER:
     case UTOFU_ERR_TCQ_DESC:
     case UTOFU_ERR_TCQ_MEMORY:

@@ -31,7 +31,6 @@ cdef extern from "tofu.h" nogil:
         TOFU_ERR_TIMED_OUT
         TOFU_ERR_EXCEEDS_LIMIT
         TOFU_ERR_UNSUPPORTED
-        TOFU_ERR_CONNECTION_RESET
         TOFU_ERR_ENDPOINT_TIMEOUT
 
     const char *tofu_status_string(tofu_status_t status) noexcept

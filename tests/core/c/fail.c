@@ -116,20 +116,20 @@ static void check_failed(struct ctx *ctx)
 
     CHECK_EQ(ctx->ep_errors, 1);
     CHECK(ctx->failed_ep == ctx->ep[1]);
-    CHECK_EQ(ctx->failed_status, TOFU_ERR_CONNECTION_RESET);
+    CHECK_EQ(ctx->failed_status, TOFU_ERR_ENDPOINT_TIMEOUT);
     /* every operation says so, and nothing hangs */
     CHECK_EQ(tofu_ep_put_short(ctx->ep[1], &value, 8, base, ctx->rkey[1]),
-             TOFU_ERR_CONNECTION_RESET);
+             TOFU_ERR_ENDPOINT_TIMEOUT);
     CHECK_EQ(tofu_ep_put_zcopy(ctx->ep[1], &iov, 1, base, ctx->rkey[1], NULL),
-             TOFU_ERR_CONNECTION_RESET);
+             TOFU_ERR_ENDPOINT_TIMEOUT);
     CHECK_EQ(tofu_ep_get_zcopy(ctx->ep[1], &iov, 1, base, ctx->rkey[1], NULL),
-             TOFU_ERR_CONNECTION_RESET);
+             TOFU_ERR_ENDPOINT_TIMEOUT);
     CHECK_EQ(tofu_ep_atomic_post(ctx->ep[1], TOFU_ATOMIC_ADD, 8, 1, base,
                                  ctx->rkey[1]),
-             TOFU_ERR_CONNECTION_RESET);
+             TOFU_ERR_ENDPOINT_TIMEOUT);
     CHECK_EQ(tofu_ep_am_short(ctx->ep[1], 1, 0, NULL, 0),
-             TOFU_ERR_CONNECTION_RESET);
-    CHECK_EQ(tofu_ep_flush(ctx->ep[1], 0, NULL), TOFU_ERR_CONNECTION_RESET);
+             TOFU_ERR_ENDPOINT_TIMEOUT);
+    CHECK_EQ(tofu_ep_flush(ctx->ep[1], 0, NULL), TOFU_ERR_ENDPOINT_TIMEOUT);
     WAIT_FOR(ctx, 5, tofu_ep_flush(ctx->ep[1], TOFU_FLUSH_CANCEL, NULL) ==
                              TOFU_OK);
     CHECK_OK(tofu_ep_fence(ctx->ep[1]));
@@ -171,14 +171,14 @@ static void killed_target(struct ctx *ctx)
         status = tofu_ep_put_short(ctx->ep[1], &value, 8,
                                    ctx->shared->rank[1].base, ctx->rkey[1]);
         CHECK((status == TOFU_OK) || (status == TOFU_ERR_NO_RESOURCE) ||
-              (status == TOFU_ERR_CONNECTION_RESET));
+              (status == TOFU_ERR_ENDPOINT_TIMEOUT));
         tofu_iface_progress(ctx->iface);
     }
     CHECK_EQ(ctx->ep_errors, 1);
     for (i = 0; i < n; ++i) {
         WAIT_FOR(ctx, 5, done[i].called == 1);
         CHECK((done[i].comp.status == TOFU_OK) ||
-              (done[i].comp.status == TOFU_ERR_CONNECTION_RESET));
+              (done[i].comp.status == TOFU_ERR_ENDPOINT_TIMEOUT));
     }
     check_failed(ctx);
     check_rank_2_works(ctx);
@@ -209,14 +209,14 @@ static void killed_silent(struct ctx *ctx)
                                                ctx->ep[1], &value, 8,
                                                ctx->shared->rank[1].base,
                                                ctx->rkey[1]));
-    CHECK((status == TOFU_OK) || (status == TOFU_ERR_CONNECTION_RESET));
+    CHECK((status == TOFU_OK) || (status == TOFU_ERR_ENDPOINT_TIMEOUT));
     done_init(&done);
     status = tofu_ep_flush(ctx->ep[1], 0, &done.comp);
     if (status == TOFU_INPROGRESS) {
         WAIT_FOR(ctx, 5, done.called == 1);
         status = done.comp.status;
     }
-    CHECK_EQ(status, TOFU_ERR_CONNECTION_RESET);
+    CHECK_EQ(status, TOFU_ERR_ENDPOINT_TIMEOUT);
     WAIT_FOR(ctx, 5, ctx->ep_errors == 1);
     check_failed(ctx);
     check_rank_2_works(ctx);
@@ -250,7 +250,7 @@ static void killed_idle(struct ctx *ctx)
     CHECK_EQ(tofu_ep_flush(ctx->ep[1], 0, NULL), TOFU_INPROGRESS);
     CHECK_OK(tofu_ep_check(ctx->ep[1]));
     WAIT_FOR(ctx, 5, ctx->ep_errors == 1);
-    CHECK_EQ(tofu_ep_check(ctx->ep[1]), TOFU_ERR_CONNECTION_RESET);
+    CHECK_EQ(tofu_ep_check(ctx->ep[1]), TOFU_ERR_ENDPOINT_TIMEOUT);
     check_failed(ctx);
     check_rank_2_works(ctx);
     leave(ctx);
@@ -301,9 +301,8 @@ static void use_failed(struct ctx *ctx, int r, const char *what,
     ctx->ep[r] = NULL;
 }
 
-/* The address of somebody who had gone before anything was sent to him is, for all
- * that an initiator can tell, the address of nobody: no answer in time, not a
- * connection that broke.  Who had sent us a message is known. */
+/* The address of somebody who had gone before anything was sent to him, and of one
+ * who had sent us a message before. */
 static void never_there(struct ctx *ctx)
 {
     static const char *const what[] = {"put", "get", "am", "check"};
@@ -330,8 +329,8 @@ static void never_there(struct ctx *ctx)
         tofu_ep_destroy(ctx->ep[i]);
     }
     for (i = 0; i < 4; ++i) {
-        use_failed(ctx, 1, what[i], TOFU_ERR_ENDPOINT_TIMEOUT);
-        use_failed(ctx, 2, what[i], TOFU_ERR_CONNECTION_RESET);
+        use_failed(ctx, 1, what[i], TOFU_ERR_ENDPOINT_TIMEOUT); /* never heard */
+        use_failed(ctx, 2, what[i], TOFU_ERR_ENDPOINT_TIMEOUT); /* heard before */
     }
     leave(ctx);
 }
@@ -359,7 +358,7 @@ static void killed_receiver_at(struct ctx *ctx, int before_grant)
     while ((ctx->ep_errors == 0) && (core_now() < end)) {
         tofu_status_t status = tofu_ep_am_short(ctx->ep[1], 1, 0, NULL, 0);
         CHECK((status == TOFU_OK) || (status == TOFU_ERR_NO_RESOURCE) ||
-              (status == TOFU_ERR_CONNECTION_RESET));
+              (status == TOFU_ERR_ENDPOINT_TIMEOUT));
         tofu_iface_progress(ctx->iface);
     }
     check_failed(ctx);
