@@ -142,7 +142,7 @@ enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
 #define TOFU_RELEASE_ENTRIES 8u
 #define TOFU_GRANT_ENTRIES   (TOFU_REQUEST_ENTRIES - TOFU_RELEASE_ENTRIES)
 
-_Static_assert(sizeof(tofu_slot_header_t) == 16, "slot header");
+_Static_assert(sizeof(tofu_slot_header_t) == TOFU_BOUNCE_PAYLOAD, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
 _Static_assert(TOFU_AM_MAX_SMALL + TOFU_AM_MAX_LARGE < TOFU_TURNS, "unread messages");
 _Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT + TOFU_POLLED_BYTES,

@@ -38,7 +38,7 @@ static inline void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce
 
 static inline void *tofu_am_payload(const tofu_bounce_t *bounce)
 {
-    return bounce->buffer + sizeof(tofu_slot_header_t);
+    return bounce->buffer + TOFU_BOUNCE_PAYLOAD;
 }
 
 static inline void tofu_am_set_header(const tofu_bounce_t *bounce,

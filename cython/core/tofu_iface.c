@@ -216,12 +216,21 @@ void tofu_iface_delist(tofu_iface_t *iface)
     pthread_mutex_unlock(&md->lock);
 }
 
+/*
+ * Where in a page of 4 KiB a bounce buffer starts; its payload is 16 bytes behind.  Loads
+ * that follow stores at the same offset in another page wait for them: on AMD memcpy (by
+ * `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users start with a page,
+ * or little behind (malloc's 16 bytes, headers): half a page away is far from them.
+ */
+#define TOFU_BOUNCE_PAGE   4096u
+#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 32)
+
 static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
 {
-    /* am_bcopy packs behind a slot header; buffers start on cache lines */
-    size_t        size   = (sizeof(tofu_slot_header_t) +
-                   iface->config.am_seg_size + 255) / 256 * 256;
-    size_t        length = size * iface->config.tx_bounce;
+    /* am_bcopy packs behind a slot header */
+    size_t        size   = (sizeof(tofu_slot_header_t) + iface->config.am_seg_size +
+                   TOFU_BOUNCE_PAGE - 1) / TOFU_BOUNCE_PAGE * TOFU_BOUNCE_PAGE;
+    size_t        length = size * iface->config.tx_bounce + TOFU_BOUNCE_OFFSET;
     utofu_stadd_t stadd;
     tofu_status_t status;
     void          *address;
@@ -243,10 +252,10 @@ static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
     }
     for (i = iface->config.tx_bounce; i > 0; --i) {
         tofu_bounce_t *bounce = &iface->bounce_array[i - 1];
-        bounce->buffer        = (char *)address + (i - 1) * size;
-        bounce->stadd         = stadd + (i - 1) * size;
-        bounce->next          = iface->bounces;
-        iface->bounces        = bounce;
+        bounce->buffer = (char *)address + (i - 1) * size + TOFU_BOUNCE_OFFSET;
+        bounce->stadd  = stadd + (i - 1) * size + TOFU_BOUNCE_OFFSET;
+        bounce->next   = iface->bounces;
+        iface->bounces = bounce;
     }
     return TOFU_OK;
 }

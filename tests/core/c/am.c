@@ -202,6 +202,32 @@ static int8_t on_empty(void *arg, void *data, size_t length, unsigned flags)
     return TOFU_OK;
 }
 
+/* Half a page away from where pages, and what malloc gives, start: copies from there
+ * are slow on some processors. */
+static size_t pack_and_look(void *dest, void *arg)
+{
+    CHECK((uintptr_t)dest % 4096 > 2048);
+    CHECK((uintptr_t)dest % 4096 < 2048 + 256);
+    memset(dest, 1, 100);
+    return 100;
+}
+
+static void places(struct ctx *ctx)
+{
+    tofu_rkey_t *rkey;
+    int         i;
+
+    core_open(ctx, NULL, 65536);
+    rkey = ctx->rkey[0];
+    for (i = 0; i < 300; ++i) {
+        CHECK_EQ(RETRY(ctx, tofu_ep_am_bcopy(ctx->ep[0], 0, pack_and_look, NULL)), 100);
+        CHECK_EQ(RETRY(ctx, tofu_ep_put_bcopy(ctx->ep[0], pack_and_look, NULL,
+                                              (uintptr_t)ctx->window, rkey)), 100);
+    }
+    core_flush(ctx, ctx->ep[0]);
+    core_close(ctx);
+}
+
 static size_t pack_nothing(void *dest, void *arg)
 {
     (void)dest;
@@ -397,6 +423,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"lengths", 2, 60, lengths, 0},
         {"empty", 2, 30, empty, 0},
+        {"places", 1, 30, places, 0},
         {"storm2", 2, 60, storm, 0},
         {"storm4", 4, 90, storm, 0},
         {"sleeper", 9, 60, sleeper, 0},
