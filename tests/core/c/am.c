@@ -206,6 +206,7 @@ static int8_t on_empty(void *arg, void *data, size_t length, unsigned flags)
  * are slow on some processors. */
 static size_t pack_and_look(void *dest, void *arg)
 {
+    (void)arg;
     CHECK((uintptr_t)dest % 4096 > 2048);
     CHECK((uintptr_t)dest % 4096 < 2048 + 256);
     memset(dest, 1, 100);
