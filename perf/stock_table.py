@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Holds `uct-tofu perf run` against stock ucx_perftest: the same tests, in turn.
 
-Latencies are means, as ucx_perftest's "overall" is.  A ratio is formed in each round;
-`stock itself` is how far the quartiles of ucx_perftest's own rounds lie apart, as a
-ratio: two tools can't agree better than one of them does with itself.
+Latencies are means, as ucx_perftest's "overall" is.  On a virtual machine runs of either
+tool come in two states, of which the slow one takes two to four times as long, and which
+of them a run has changes from one to the next.  So the ratio is that of the lower
+quartiles: what both tools show in the fast state.  The medians are printed as well, and
+with `stock itself`, the ratio of the quartiles of ucx_perftest's own rounds, say how
+often the other state came.
 
-The exit code is 0 when each ratio is within the bound or within that range.
+The exit code is 0 when each ratio is within the bound, or the quartiles of both overlap.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from uct_tofu import perftest
 from uct_tofu.perf import runner
 
 KIB, MIB = 1 << 10, 1 << 20
-BOUND = 1.15
+BOUND = 1.2
 # layer, transport, test, size, layout
 CASES = (
     ("libuct", "utofu", "put_lat", 8, "short"),
@@ -98,24 +101,24 @@ def main(rounds, seconds, only):
             order = list(sides) if number % 2 == 0 else list(reversed(sides))
             for side in order:
                 taken[name][side].append(sides[side](case, cpus, seconds))
-    line = "{:<34} {:>10} {:>12} {:>7} {:>13}  {}"
-    print(line.format("what", "perf run", "ucx_perftest", "ratio", "stock itself", ""))
     agreed = True
+    line = "{:<32}{:>10} {:>9} {:>6}   {:>9} {:>9} {:>13}  {}"
+    print(line.format("lower quartile and median of", "perf run", "stock", "ratio",
+                      "perf run", "stock", "stock itself", ""))  # fmt: skip
     for name, values in taken.items():
-        ratio = statistics.median(
-            a / b for a, b in zip(values["ours"], values["stock"])
-        )
-        low, _, high = statistics.quantiles(values["stock"], n=4)
-        own = high / low
-        medians = [statistics.median(values[side]) for side in sides]
-        holds = max(ratio, 1 / ratio) <= max(BOUND, own)
+        quartiles = {s: statistics.quantiles(values[s], n=4) for s in sides}
+        low, middle = ([quartiles[s][i] for s in sides] for i in range(2))
+        ratio = low[0] / low[1]
+        overlap = max(low) <= min(quartiles[s][2] for s in sides)
+        holds = max(ratio, 1 / ratio) <= BOUND or overlap
         agreed = agreed and holds
         print(
             line.format(
                 name,
-                *map(_text, medians),
+                *map(_text, low),
                 f"{ratio:.2f}",
-                f"{own:.2f}",
+                *map(_text, middle),
+                f"{quartiles['stock'][2] / quartiles['stock'][0]:.2f}",
                 "agree" if holds else "DO NOT AGREE",
             )
         )
