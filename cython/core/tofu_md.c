@@ -4,7 +4,6 @@
  */
 #include "tofu_internal.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -143,16 +142,13 @@ static unsigned tofu_md_local_size(void)
     return tofu_md_environment(names, sizeof(names) / sizeof(names[0]), 1);
 }
 
-/* CPUs that the process may run on, or a few if it has fewer. */
+/* CPUs of the node, or a few if it has fewer.  Not those of the calling thread's mask: who
+ * binds threads has bound this one to a single CPU already. */
 static unsigned tofu_md_cpus(void)
 {
-    cpu_set_t set;
-    unsigned  cpus = TOFU_EXCLUSIVE_CQS;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        cpus = (unsigned)CPU_COUNT(&set);
-    }
-    return (cpus > TOFU_EXCLUSIVE_CQS) ? cpus : TOFU_EXCLUSIVE_CQS;
+    return (cpus > (long)TOFU_EXCLUSIVE_CQS) ? (unsigned)cpus : TOFU_EXCLUSIVE_CQS;
 }
 
 /*
