@@ -17,10 +17,26 @@ uint64_t perf_clock_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
+/* The clock and the counter at one time: who was interrupted between them looks again. */
+static void read_both(uint64_t *ns, uint64_t *ticks)
+{
+    uint64_t before, after, best = UINT64_MAX;
+
+    for (int i = 0; (i < 100) && (best > 2000); ++i) {
+        before = perf_clock_ns();
+        uint64_t now = perf_ticks();
+        after  = perf_clock_ns();
+        if (after - before < best) {
+            best   = after - before;
+            *ns    = before + best / 2;
+            *ticks = now;
+        }
+    }
+}
+
 void perf_tick_start(void)
 {
-    start_ns    = perf_clock_ns();
-    start_ticks = perf_ticks();
+    read_both(&start_ns, &start_ticks);
     while (perf_clock_ns() < start_ns + 5000000) {
     }
     first_seconds = perf_tick_seconds();
@@ -28,9 +44,10 @@ void perf_tick_start(void)
 
 double perf_tick_seconds(void)
 {
-    uint64_t ns = perf_clock_ns(), ticks = perf_ticks();
+    uint64_t ns = 0, ticks = 0;
     double   seconds;
 
+    read_both(&ns, &ticks);
     PERF_CHECK(ticks > start_ticks, "the tick counter of this CPU stands still");
     seconds = (double)(ns - start_ns) * 1e-9 / (double)(ticks - start_ticks);
     PERF_CHECK((first_seconds == 0) || ((seconds < first_seconds * (1 + STEADY)) &&

@@ -526,7 +526,8 @@ def test_one_process(launched):
 def test_exception_in_a_rank_ends_the_job(launched, bad):
     text = FAILING.replace("BAD", str(bad)).replace("END", "raise ValueError('bad')")
     code, output = launched(3, text)
-    assert code != 0 and "ValueError: bad" in output, output
+    # words of several processes may stand in one line
+    assert code != 0 and "ValueError" in output and ": bad" in output, output
 
 
 def test_rank_that_just_ends(launched):
