@@ -15,6 +15,7 @@
 struct emu_times {
     uint64_t read;    /* the source is read, an ARMW carried out */
     uint64_t visible; /* the last bytes are there */
+    uint64_t remote;  /* the remote MRQ notice of a put; it is brought before that */
     uint64_t tcq;     /* the TCQ notice */
     uint64_t local;   /* the local MRQ notice */
 };
@@ -29,7 +30,8 @@ struct emu_carried {
 int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c);
 /* The last bytes of a source were read, or it failed: SUCCESS or a TCQ error */
 void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due);
-int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer);
+/* due: a put's notice is not to be seen before, in ticks; 0: at once */
+int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due);
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
                       uint64_t due);
 /* enum utofu_mrq_notice_type of the local notice; NOP: -1 */
@@ -76,7 +78,7 @@ bool emu_timing_init(void); /* UTOFU_EMU_TIMING asks for it */
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t);
 void emu_timing_posted(void);            /* the call that posts is about to return */
 bool emu_timing_polled(uint64_t due);    /* an entry with this time may be returned now */
-void emu_timing_remote(void);            /* a remote notice was found */
+bool emu_timing_remote(uint64_t due);    /* a remote notice is there; may it be returned now? */
 void emu_timing_poll_empty(void);        /* a poll found nothing */
 void emu_timing_join(void);              /* the control segment is there */
 /* barriers; 0 and true outside the timed mode */

@@ -79,15 +79,16 @@ EMU_INLINE struct emu_lane_entry *emu_lane_entry(struct emu_lane_tx *tx, struct 
     return e;
 }
 
-/* Put a notice into a lane; target is the block of the lane's VCQ. */
+/* Put a notice into a lane; target is the block of the lane's VCQ.  second: a get's
+ * local STADD, or when the target may see the notice of a put (0: at once). */
 EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *target, int type, uint64_t edata,
-                             uint64_t lcl_stadd, uint64_t rmt_stadd)
+                             uint64_t second_value, uint64_t rmt_stadd)
 {
     struct emu_lane_tx     before;
     struct emu_lane_entry *e, *second;
     uint64_t               word, second_word;
 
-    if (emu_likely(type != UTOFU_MRQ_TYPE_RMT_GET)) {
+    if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (second_value == 0))) {
         e = emu_lane_entry(tx, target, &word);
         if (emu_unlikely(e == NULL)) {
             return UTOFU_ERR_MRQ_PEER;
@@ -101,7 +102,7 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
             return UTOFU_ERR_MRQ_PEER;
         }
         tx->wr_x++;
-        second->stadd = lcl_stadd;
+        second->stadd = second_value;
         second->word  = second_word;
         word |= EMU_ENTRY_PAIR;
     }
@@ -117,7 +118,7 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
 }
 
 /* A remote notice of an operation of this VCQ */
-EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
+EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t second_value,
                           uint64_t rmt_stadd)
 {
     if (emu_unlikely(peer->tx.lane == NULL)) {
@@ -128,7 +129,7 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
             return code;
         }
     }
-    return emu_lane_push(&peer->tx, peer->block, type, edata, lcl_stadd, rmt_stadd);
+    return emu_lane_push(&peer->tx, peer->block, type, edata, second_value, rmt_stadd);
 }
 
 /* ------------------------------------------------------------- translation */

@@ -331,12 +331,22 @@ EMU_INLINE uint64_t lane_step(struct emu_rx_lane *rx)
     return word;
 }
 
+/* Where the data of a put ends, which its notice names; only for prefetching */
+EMU_INLINE const char *last_byte(const struct emu_vcq *vcq, uint64_t stadd)
+{
+    const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
+
+    return (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1);
+}
+
 EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
 
     if (emu_unlikely(word & EMU_ENTRY_PAIR)) {
-        lcl_stadd = rx->cur->stadd;
+        if (EMU_ENTRY_TYPE(word) == UTOFU_MRQ_TYPE_RMT_GET) {
+            lcl_stadd = rx->cur->stadd;
+        }
         lane_step(rx);
         rx->rd_x++;
     }
@@ -345,16 +355,24 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
                                         .edata       = EMU_ENTRY_EDATA(word),
                                         .lcl_stadd   = lcl_stadd,
                                         .rmt_stadd   = stadd};
-    const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
     vcq->empty_polls = 0;
     /* the next one may come to the same place, or as far on as this one from the last */
-    vcq->warm = (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1) + (stadd - vcq->warm_stadd);
+    vcq->warm = last_byte(vcq, stadd) + (stadd - vcq->warm_stadd);
     vcq->warm_stadd = stadd;
     rx->served = 1;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
         lanes_publish(vcq);
     }
+}
+
+/* When the notice at hand may be seen, in ticks (timed mode); 0: at once */
+static uint64_t lane_due(const struct emu_rx_lane *rx)
+{
+    struct emu_rx_lane look = *rx; /* goes ahead, takes nothing */
+    uint64_t           word = lane_step(&look);
+
+    return ((word & EMU_ENTRY_PAIR) && (EMU_ENTRY_TYPE(word) != UTOFU_MRQ_TYPE_RMT_GET)) ? look.cur->stadd : 0;
 }
 
 /* Notices in the queue: local ones, and of each lane what is next */
@@ -483,6 +501,11 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         }
     }
     if (timed) {
+        /* the way of the data to this CPU is no part of what comes after the notice */
+        __builtin_prefetch(last_byte(vcq, rx->cur->stadd));
+        if (!emu_timing_remote(lane_due(rx))) {
+            goto out;
+        }
         /* The target's clock may be ahead of ours: still, our own notice comes before
          * its answer. */
         for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
@@ -493,7 +516,6 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
                 goto out;
             }
         }
-        emu_timing_remote();
     }
     lane_take(vcq, rx, notice);
     code = UTOFU_SUCCESS;

@@ -176,9 +176,10 @@ struct emu_control {
  * them share a line, so that a stream of notices moves a line for every four.  The
  * word is stored last: sequence number (40 bits) | where the next entry is | whether
  * it belongs to this notice | type (8) | EDATA (8).  A notice of a Get has two
- * STADDs and takes two entries, of which the second is written first. */
+ * STADDs and takes two entries, of which the second is written first; that of a Put
+ * in the timed mode, too, and the second one says when it may be seen. */
 struct emu_lane_entry {
-    uint64_t stadd; /* remote STADD of the notice; of a second entry: local STADD */
+    uint64_t stadd; /* remote STADD of the notice; of a second entry: local STADD or ticks */
     uint64_t word;
 };
 #define EMU_ENTRY_SEQ_SHIFT 24
