@@ -7,7 +7,8 @@ memory.  The kernel kernels/raw_utofu.c does what ucx_perftest does: the same
 ping-pong with a look at the last byte, the same stream of operations.  Peers are
 stock ucx_perftest and, for memory from malloc, kernels/uct_put.c on cma with the
 same memory; the best peer counts.  The time of an empty poll is held against a
-number of nanoseconds.
+number of nanoseconds.  "kernel alone" has no bound: it is pwrite to /proc/PID/mem,
+which is how small puts reach such memory, against process_vm_writev, which is cma.
 
 The exit code is 0 when all bounds hold, 1 when one does not.
 """
@@ -130,6 +131,24 @@ def malloc_latency(bench):
     ]
 
 
+def kernel_alone(bench):
+    """The two system calls that the lines before this come down to."""
+    return [
+        Case(
+            f"kernel alone: {size_text(size)}, {where}",
+            "s",
+            None,
+            bench.kernel("kernel_put", memory, size, "lat", "pwrite"),
+            {"cma": bench.kernel("kernel_put", memory, size, "lat", "cma")},
+        )
+        for size, memory, where in (
+            (8, "malloc-page", "1 page"),
+            (4096, "malloc-page", "1 page"),
+            (4096, "malloc", "2 pages"),
+        )
+    ]
+
+
 def polls(bench):
     """An empty poll, against a constant."""
     return [
@@ -146,12 +165,12 @@ def polls(bench):
 
 
 def make_cases(bench):
-    parts = (mapped_latency, notice_latency, rates, malloc_latency, polls)
+    parts = (mapped_latency, notice_latency, rates, malloc_latency, kernel_alone, polls)
     return [case for part in parts for case in part(bench)]
 
 
 def main():
-    return run_table("raw_table", __doc__, ("raw_utofu", "uct_put"), make_cases)
+    return run_table("raw_table", __doc__, ("raw_utofu", "uct_put", "kernel_put"), make_cases)
 
 
 if __name__ == "__main__":

@@ -42,11 +42,13 @@ class Case:
 
     name: str
     unit: str  # "s": lower is better; "B/s", "op/s": higher is better
-    bound: float
+    bound: float | None  # None: for information
     ours: object
     peers: dict  # name -> measurement; the best of them counts
 
     def holds(self, ratio):
+        if self.bound is None:
+            return True
         return ratio <= self.bound if self.unit == "s" else ratio >= self.bound
 
     def best(self, values):
@@ -267,7 +269,10 @@ def run_table(program, description, kernels, make_cases):
     line = "{:<36} {:>12} {:>12} {:<10} {:>6} {:>8}  {}"
     print(line.format("what", "utofu", "peer", "", "ratio", "bound", ""))
     for case, result in zip(cases, results):
-        sign = "<=" if case.unit == "s" else ">="
+        bound, verdict = "-", ""
+        if case.bound is not None:
+            bound = f"{'<=' if case.unit == 's' else '>='} {case.bound:.2f}"
+            verdict = "holds" if result["holds"] else "DOES NOT HOLD"
         print(
             line.format(
                 result["name"],
@@ -275,9 +280,9 @@ def run_table(program, description, kernels, make_cases):
                 value_text(case, result["peer"]),
                 result["peers"][0].split()[0],
                 f"{result['ratio']:.2f}",
-                f"{sign} {result['bound']:.2f}",
-                "holds" if result["holds"] else "DOES NOT HOLD",
-            )
+                bound,
+                verdict,
+            ).rstrip()
         )
     if options.json:
         Path(options.json).write_text(

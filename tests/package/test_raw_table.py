@@ -46,6 +46,7 @@ def run_script(processes, tmp_path, script, only, *options):
         ("rate 8 B", 2),
         ("4 KiB put strong", 1),
         ("malloc: lat 64 KiB", 1),
+        ("kernel alone", 3),
         ("empty poll", 4),
     ],
 )
@@ -58,6 +59,9 @@ def test_raw_lines_are_measured(processes, tmp_path, only, count):
         assert only in item["name"] and item["name"] in output
         assert item["ours"] > 0 and item["peer"] > 0
         assert item["ratio"] == pytest.approx(item["ours"] / item["peer"])
+        if only == "kernel alone":
+            assert item["bound"] is None and item["holds"]  # for information
+            continue
         assert item["holds"] == (item["ratio"] <= item["bound"])
     assert (code == 0) == all(item["holds"] for item in data["results"])
     assert ("DOES NOT HOLD" in output) == (code == 1), output
@@ -77,6 +81,12 @@ class NamesOnly:
 def test_raw_bounds_and_peers(perf_module):
     cases = perf_module("raw_table").make_cases(NamesOnly())
     assert len({case.name for case in cases}) == len(cases)
+    alone = [case for case in cases if case.bound is None]
+    assert [case.ours[1:3] for case in alone[:2]] == [("kernel_put", "malloc-page")] * 2
+    for case in alone:
+        assert case.ours[:-1] == case.peers["cma"][:-1]
+        assert (case.ours[-1], case.peers["cma"][-1]) == ("pwrite", "cma")
+    cases = [case for case in cases if case.bound is not None]
     bounds = {}
     for case in cases:
         assert case.unit == "s" and case.ours[:2] == ("kernel", "raw_utofu")
