@@ -86,9 +86,14 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MAX_POLLED    8u
 #define TOFU_POLLED_BATCH     16u  /* delivered from one loan by one progress */
 #define TOFU_POLLED_SKIP      8u   /* of so many calls one looks at the MRQ */
+/* An exchange of single messages goes on soon or not at all: a call of progress looks
+ * so often (0.1 us) in so many calls after a message. */
+#define TOFU_POLLED_LOOKS     16u
+#define TOFU_POLLED_EAGER     32u
 #define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
 #define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
 #define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
+#define TOFU_PERMIT_AWAKE_MS  50u /* who armed its event descriptor sleeps, for so long */
 /* A permit is asked back, with the next credit, when so many other messages in a row
  * came; the sender looks at that with the credit.  So a turn can't come round while an
  * old tail stands in a slot: the slot's next message rewrites or clears it, after less
@@ -319,6 +324,7 @@ struct tofu_am {
     int            recall_asked;
     int            wanted;    /* a channel has `want`, or had */
     tofu_lender_t  *polled[TOFU_AM_MAX_POLLED]; /* iface->num_polled of them */
+    uint64_t       sleepy_ms; /* its user is one that sleeps, until then */
     uint64_t       random;    /* state of the generator of keys */
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */
@@ -382,14 +388,17 @@ void tofu_lender_permit(tofu_lender_t *lender);
 void tofu_lender_unpermit(tofu_lender_t *lender);
 /* Ask for the permit back; no room for it now: with the next report, or tick. */
 void tofu_lender_revoke(tofu_lender_t *lender);
-/* Ask for all permits back; those that can't be asked now are by the tick. */
-void tofu_am_revoke(tofu_am_t *am);
+/* Its user is about to sleep: ask for all permits back, and give none for a while.
+ * Those that can't be asked now are by the tick. */
+void tofu_am_sleepy(tofu_am_t *am);
 void tofu_am_polled_tick(tofu_am_t *am);
 /* The notice that answers a revocation. */
 void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice);
 /* A message came on am->polled[i], its tail was read: deliver it, and what else has
  * come on this loan and those behind it.  Returns how many.  Calls users. */
 unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail);
+/* Look a few times more, with nothing there at first.  Returns how many; calls users. */
+unsigned tofu_am_polled_again(tofu_iface_t *iface);
 /* The same for one loan, all that is there.  The lender may be gone after it. */
 unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender);
 /*

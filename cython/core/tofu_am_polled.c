@@ -20,7 +20,8 @@
  * delivers it when it has delivered as many.  So the order is kept, and a tail of an
  * earlier round is none.  A notice is handled when all tails before it were.
  *
- * Who sleeps gives no permits, for these messages do not wake.
+ * Who sleeps gives no permits, for these messages do not wake.  To have an event
+ * descriptor is not to sleep: UCP asks for one and then polls for hours.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -65,7 +66,7 @@ void TOFU_NOINLINE tofu_lender_permit(tofu_lender_t *lender)
     busy = (iface->now_ms - lender->report_ms < TOFU_PERMIT_BUSY_MS);
     lender->report_ms = iface->now_ms;
     if (!busy || (iface->now_ms < lender->barred_ms) || lender->gone ||
-        lender->dead || (iface->wakeup != NULL)) {
+        lender->dead || (iface->now_ms < iface->am->sleepy_ms)) {
         return;
     }
     /* nobody writes tails now: what stands there is of permits before */
@@ -124,10 +125,12 @@ void tofu_lender_revoke(tofu_lender_t *lender)
     }
 }
 
-void tofu_am_revoke(tofu_am_t *am)
+void tofu_am_sleepy(tofu_am_t *am)
 {
     uint32_t i;
 
+    tofu_iface_read_clock(am->iface);
+    am->sleepy_ms = am->iface->now_ms + TOFU_PERMIT_AWAKE_MS;
     for (i = 0; i < am->iface->num_polled; ++i) {
         if (am->polled[i]->permit == TOFU_PERMIT_GIVEN) {
             tofu_lender_revoke(am->polled[i]);
@@ -153,7 +156,7 @@ void tofu_am_polled_tick(tofu_am_t *am)
         if (lender->permit == TOFU_PERMIT_GIVEN) {
             /* silent: of no use to it, or a tail was written over and it waits for
              * credit; its answer sets that right */
-            if ((iface->wakeup != NULL) ||
+            if ((iface->now_ms < am->sleepy_ms) ||
                 (silent_ms >= TOFU_PERMIT_SILENT_MS)) {
                 tofu_lender_revoke(lender);
             }

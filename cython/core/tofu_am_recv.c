@@ -260,6 +260,34 @@ unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
     }
 }
 
+unsigned tofu_am_polled_again(tofu_iface_t *iface)
+{
+    const tofu_lender_t    *lender = iface->am->polled[0];
+    const _Atomic uint64_t *place  = tofu_am_tail(iface->am,
+                                                  lender->loan[TOFU_AM_SMALL].next);
+    uint64_t               turn    = lender->turn >> TOFU_TAIL_KEY_SHIFT, tail;
+    uint32_t               i       = 0;
+    unsigned               n;
+
+    if (TOFU_LIKELY(iface->num_polled == 1)) { /* one load a look, no others */
+        for (n = 0; n < TOFU_POLLED_LOOKS; ++n) {
+            tofu_look_apart();
+            tail = atomic_load_explicit(place, memory_order_acquire);
+            if ((tail >> TOFU_TAIL_KEY_SHIFT) == turn) {
+                return tofu_am_polled(iface, 0, tail);
+            }
+        }
+    } else {
+        for (n = 0; n < TOFU_POLLED_LOOKS; ++n) {
+            tofu_look_apart();
+            if (tofu_am_polled_ready(iface, &i, &tail)) {
+                return tofu_am_polled(iface, i, tail);
+            }
+        }
+    }
+    return 0;
+}
+
 /* How many messages without a notice, sent before the one of this notice, are not
  * there?  Only what the place of a notice tells is known. */
 static uint32_t tofu_lender_behind(const tofu_iface_t *iface,

@@ -301,6 +301,7 @@ struct tofu_iface {
     uint32_t              early_skip;  /* posts until tofu_op_early tries again */
     int                   stashed;     /* stash is to be handled by progress */
     uint32_t              num_polled;  /* loans in am->polled */
+    uint32_t              polled_empty; /* calls since they had a message */
     struct tofu_functions fn;
     tofu_peer_t           *last_peer;  /* of the last local notice */
     struct {

@@ -271,13 +271,21 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
 static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
 {
     unsigned polled = 0;
+    int      looked = 0;
     uint64_t tail;
     uint32_t i;
 
     if (tofu_am_polled_ready(iface, &i, &tail)) {
         polled = tofu_am_polled(iface, i, tail);
+    } else if (iface->polled_empty < TOFU_POLLED_EAGER) {
+        ++iface->polled_empty;
+        polled = tofu_am_polled_again(iface);
+        looked = (polled == 0);
     }
-    if (TOFU_LIKELY((iface->calls % TOFU_POLLED_SKIP != 0) &&
+    if (polled > 0) {
+        iface->polled_empty = 0;
+    }
+    if (TOFU_LIKELY((iface->calls % TOFU_POLLED_SKIP != 0) && !looked &&
                     !(iface->work | iface->notices | iface->tcq_wait))) {
         return polled;
     }

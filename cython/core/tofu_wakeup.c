@@ -185,9 +185,6 @@ tofu_status_t tofu_iface_event_fd(tofu_iface_t *iface, int *fd_p)
 
     if (iface->wakeup == NULL) {
         status = tofu_wakeup_open(iface);
-        if (status == TOFU_OK) {
-            tofu_am_revoke(iface->am); /* a message without notice does not ring */
-        }
     }
     if (status == TOFU_OK) {
         *fd_p = iface->wakeup->epoll_fd;
@@ -393,6 +390,7 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
         return status;
     }
     wakeup = iface->wakeup;
+    tofu_am_sleepy(iface->am); /* a message without notice does not ring */
     /* the first progress after a sleep looks at the clock */
     iface->calls |= TOFU_CLOCK_PERIOD - 1;
     if (tofu_wakeup_ready(iface, &soon)) {

@@ -295,6 +295,8 @@ def _receiver(loan: Loan, s: State) -> list[tuple]:
         found.append(("revoke", _revoke(loan, s)))
     if loan.sleep and not s.sleepy:
         found.append(("sleepy", s._replace(sleepy=True)))
+    if s.sleepy:
+        found.append(("awake", s._replace(sleepy=False)))
     if s.sleepy and not ready(loan, s) and not s.mrq and s.used == (0, 0):
         asked = s.permit != GIVEN  # else it is asked for as soon as there is room
         late = s.permit == NONE or "long_sleep" in loan.mutations

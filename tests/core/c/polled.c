@@ -443,6 +443,44 @@ static void turns(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* To have a descriptor is not to sleep; to arm it is, for a while. */
+static void awake(struct ctx *ctx)
+{
+    _Atomic uint64_t *stop = &ctx->shared->word[1];
+    uint64_t         n, polled;
+    tofu_status_t    status;
+    double           armed;
+    int              fd;
+
+    open_all(ctx, NULL);
+    if (ctx->rank == 0) {
+        CHECK_OK(tofu_iface_event_fd(ctx->iface, &fd));
+    }
+    n = warm_up(ctx, 0); /* with a permit all the same */
+    if (ctx->rank == 1) {
+        WAIT_FOR(ctx, atomic_load(stop) == 1);
+        while (atomic_load(stop) == 1) {
+            send_message(ctx, 0, n++, 8);
+        }
+        core_flush(ctx, ctx->ep[0]);
+    } else {
+        CHECK_EQ(ctx->iface->num_polled, 1);
+        armed = core_now();
+        while ((status = tofu_iface_event_arm(ctx->iface, 3)) == TOFU_ERR_BUSY) {
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK_OK(status);
+        WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+        polled = stats_of(ctx).am_polled;
+        atomic_store(stop, 1);
+        WAIT_FOR(ctx, stats_of(ctx).am_polled > polled); /* given again */
+        CHECK(core_now() - armed > 0.04);
+        atomic_store(stop, 2);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* The receiver begins to sleep: permits are asked back, and nobody is late. */
 static void asleep(struct ctx *ctx)
 {
@@ -739,6 +777,7 @@ int main(int argc, char **argv)
         {"silent", 2, 60, silent, 0},
         {"crowded", 8, 90, crowded, 0},
         {"turns", 5, 90, turns, 0},
+        {"awake", 2, 60, awake, 0},
         {"asleep", 2, 60, asleep, 0},
         {"mute", 2, 60, mute, 0},
         {"killed", 2, 60, killed, 2},
