@@ -19,10 +19,10 @@
 
 /*
  * Between two looks at a word that another CPU is about to write.  A CPU that looks as
- * fast as it can asks for the line again as soon as it is taken away, before the other
- * has stored: it comes back without the store, and 1.4 to 2 times the latency was
- * measured.  A pause does not help, since looks ahead of it are on their way, and an lfence little; what
- * helps is to complete a look before the next one and some ns between them.
+ * fast as it can makes that take 1.4 to 2 times as long (measured on x86-64; presumably
+ * it asks for the line again as soon as it is taken away, before the other has stored).
+ * A pause or an lfence help little; what helps is to complete a look before the next
+ * one, and some ns between them.
  */
 static inline void tofu_look_apart(void)
 {
