@@ -78,7 +78,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
         wait_until(t->visible);
     }
     code = emu_private_write(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
-                             (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+                             emu_private_order(d->flags));
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
     return code;
 }

@@ -127,7 +127,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
         }
     } else {
         code = emu_private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
-                             (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+                                 emu_private_order(flags));
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             goto failed;
         }

@@ -4,7 +4,8 @@
  *
  * Up to a few pages a write to the target's /proc/PID/mem, whose descriptor is
  * kept, is the cheaper way; above, process_vm_writev.  Both go on while the target
- * is stopped.  A copy by the kernel becomes visible in any order within a page.
+ * is stopped.  A copy by the kernel becomes visible in any order within a page, so where
+ * an order is promised the source is cut: one piece is copied after the other.
  */
 #include "emu_copy.h"
 
@@ -12,12 +13,57 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Into private memory of a peer.  strong: the last word is to land last. */
-int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, bool strong)
+#define LINE       256u /* cache line of the machine (table 6.4) */
+#define ONE_STORE  64u  /* so little, the kernel copies in order */
+#define PIECES_MAX 256u /* in one call */
+
+/* Where the piece that begins at `at` ends: before the last word of a line (or of all)
+ * that comes next, so that the word is copied after what is before it. */
+static size_t piece_end(uint64_t addr, size_t at, size_t n, enum emu_order order)
+{
+    size_t   last = n - emu_tail_size((uintptr_t)addr, n), end;
+    uint64_t next = (addr + at + 8) / LINE * LINE + LINE; /* a piece begins with such a word: not that one again */
+
+    if ((order == EMU_ORDER_NONE) || (at >= last)) {
+        return n;
+    }
+    end = (order == EMU_ORDER_LINES) ? (size_t)(next - 8 - addr) : last;
+    return (end < last) ? end : last;
+}
+
+/* By process_vm_writev, from *done_p on.  SUCCESS with *done_p < n: it is refused. */
+static int write_by_cma(struct emu_peer_process *proc, uint64_t addr, const char *src, size_t n, enum emu_order order,
+                        size_t *done_p)
+{
+    while (!proc->cma_refused && (*done_p < n)) {
+        struct iovec lcl[PIECES_MAX], rmt;
+        size_t       at = *done_p, end;
+        unsigned     pieces;
+        ssize_t      k;
+
+        for (pieces = 0; (pieces < PIECES_MAX) && (at < n); pieces++, at = end) {
+            end         = piece_end(addr, at, n, order);
+            lcl[pieces] = (struct iovec){(void *)(uintptr_t)(src + at), end - at};
+        }
+        rmt = (struct iovec){(void *)(uintptr_t)(addr + *done_p), at - *done_p};
+        k   = process_vm_writev(proc->pid, lcl, pieces, &rmt, 1, 0);
+        if (k > 0) {
+            *done_p += (size_t)k;
+        } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+            proc->cma_refused = true;
+        } else {
+            return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
+    }
+    return UTOFU_SUCCESS;
+}
+
+/* Into private memory of a peer. */
+int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
-    size_t                   done = 0;
+    size_t                   done = 0, end;
 
     if (n == 0) {
         return UTOFU_SUCCESS;
@@ -25,44 +71,31 @@ int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, siz
     if (fd < 0) {
         return UTOFU_ERR_MRQ_PEER;
     }
+    order = (n > ONE_STORE) ? order : EMU_ORDER_NONE;
+    if ((order == EMU_ORDER_NONE) && (n > EMU_CMA_THRESHOLD)) {
+        order = EMU_ORDER_LAST; /* for nothing: one piece more */
+    }
     /* The descriptor belongs to the process that we mean; a pid may not. */
-    if (((n > EMU_CMA_THRESHOLD) || (strong && (n > 64))) && !proc->cma_refused && emu_peer_is_there(proc)) {
-        while (!proc->cma_refused && (done < n)) {
-            /* two local pieces make the kernel copy the tail after the body, at no
-             * cost; the remote pages are looked up once */
-            size_t       tail = emu_tail_size((uintptr_t)addr, n), left = n - done;
-            struct iovec lcl[2] = {{(void *)(uintptr_t)(src + done), left - ((left > tail) ? tail : 0)},
-                                   {(void *)(uintptr_t)(src + n - tail), tail}};
-            struct iovec rmt    = {(void *)(uintptr_t)(addr + done), left};
-            ssize_t      k      = process_vm_writev(proc->pid, lcl, (left > tail) ? 2 : 1, &rmt, 1, 0);
+    if (((n > EMU_CMA_THRESHOLD) || (order != EMU_ORDER_NONE)) && !proc->cma_refused && emu_peer_is_there(proc)) {
+        int code = write_by_cma(proc, addr, src, n, order, &done);
 
-            if (k > 0) {
-                done += (size_t)k;
-            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
-                proc->cma_refused = true;
-            } else {
-                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-            }
+        if (code != UTOFU_SUCCESS) {
+            return code;
         }
     }
-    if (done < n) {
-        size_t tail = (strong && (n - done > 64)) ? emu_tail_size((uintptr_t)addr, n) : 0;
-
-        for (size_t end = n - tail; done < n; end = n) {
-            while (done < end) {
-                ssize_t k = pwrite(fd, src + done, end - done, (off_t)(addr + done));
-                if (k <= 0) {
-                    /* 0: the process has ended, or is another program by now */
-                    return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
-                }
-                done += (size_t)k;
+    while (done < n) {
+        end = piece_end(addr, done, n, order);
+        while (done < end) {
+            ssize_t k = pwrite(fd, src + done, end - done, (off_t)(addr + done));
+            if (k <= 0) {
+                /* 0: the process has ended, or is another program by now */
+                return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
             }
+            done += (size_t)k;
         }
     }
     return UTOFU_SUCCESS;
 }
-
-#define LINE 256u
 
 int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong)
 {

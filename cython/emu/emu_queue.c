@@ -332,11 +332,11 @@ EMU_INLINE uint64_t lane_step(struct emu_rx_lane *rx)
 }
 
 /* Where the data of a put ends, which its notice names; only for prefetching */
-EMU_INLINE const char *last_byte(const struct emu_vcq *vcq, uint64_t stadd)
+EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
 {
     const struct emu_stag *s = &vcq->stags[EMU_STADD_STAG(stadd)];
 
-    return (const char *)(uintptr_t)(s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1);
+    return s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1;
 }
 
 EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
@@ -357,7 +357,7 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
                                         .rmt_stadd   = stadd};
     vcq->empty_polls = 0;
     /* the next one may come to the same place, or as far on as this one from the last */
-    vcq->warm = last_byte(vcq, stadd) + (stadd - vcq->warm_stadd);
+    vcq->warm = (const char *)(uintptr_t)(last_byte(vcq, stadd) + (stadd - vcq->warm_stadd));
     vcq->warm_stadd = stadd;
     rx->served = 1;
     rx->unpublished++;
@@ -502,7 +502,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     }
     if (timed) {
         /* the way of the data to this CPU is no part of what comes after the notice */
-        __builtin_prefetch(last_byte(vcq, rx->cur->stadd));
+        __builtin_prefetch((const void *)(uintptr_t)last_byte(vcq, rx->cur->stadd));
         if (!emu_timing_remote(lane_due(rx))) {
             goto out;
         }

@@ -372,7 +372,7 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
         return emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
     }
     if (from->direct) {
-        code = emu_private_write(target, dst, (const char *)src, n, strong);
+        code = emu_private_write(target, dst, (const char *)src, n, strong ? EMU_ORDER_LAST : EMU_ORDER_LINES);
     } else {
         char *bounce = malloc(BOUNCE);
 
@@ -386,7 +386,7 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
                 emu_copy((char *)dst + done, bounce, k);
                 code = emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
             } else {
-                code = emu_private_write(target, dst + done, bounce, k, strong);
+                code = emu_private_write(target, dst + done, bounce, k, strong ? EMU_ORDER_LAST : EMU_ORDER_LINES);
             }
             done += k;
         }

@@ -204,7 +204,8 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
         emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
         return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
     }
-    code = emu_private_write(peer, r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from, true);
+    code = emu_private_write(peer, r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from,
+                             EMU_ORDER_LINES);
     atomic_thread_fence(memory_order_seq_cst);
     return code;
 }
