@@ -67,9 +67,13 @@ def test_verify_sees_that_it_was_something_else(here, env):
 
 
 def test_verify_says_when_ucxx_fails(here, env):
-    """Without tcp nothing makes connections by address and port."""
+    """Without tcp nothing makes connections by address and port.
+
+    ucxx raises then, or (one time in four here) waits for the connection for ever.
+    """
     found = ucp_glue.ucxx.verify(ucp_glue.environment(env, tls="utofu"))
-    assert not found and "a transfer with ucxx failed" in found.reasons[0]
+    assert not found and "a transfer with ucxx" in found.reasons[0]
+    assert "failed" in found.reasons[0] or "did not end in" in found.reasons[0]
 
 
 # Peers have 5 s to introduce themselves, if it is not said otherwise: on a busy
