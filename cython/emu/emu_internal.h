@@ -357,17 +357,18 @@ EMU_NOINLINE void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *l
 /* The producer is done with the lane: its reader drops it when it has read all. */
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 
-/* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
- * mapped here; strong: the last word is to land
- * last, or the last cache line to be read last.  SUCCESS or an MRQ error. */
 /* What must not be seen before what: nothing; the last word of all; the last word of
  * each cache line (which is that of all, too). */
 enum emu_order { EMU_ORDER_NONE, EMU_ORDER_LAST, EMU_ORDER_LINES };
 
+/* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
+ * mapped here, in that order; strong: the last cache line is to be read last.  SUCCESS
+ * or an MRQ error. */
 int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order);
 
 /* Of a put with these flags.  Without STRONG_ORDER each line is to be complete when its
- * last word has changed (2.2.10); who asked for a notice waits for that. */
+ * last word has changed (2.2.10).  With a notice it is not always (docs/emulator.md): a
+ * copy in lines takes twice the time, and the notice tells that the data is there. */
 EMU_INLINE enum emu_order emu_private_order(unsigned long flags)
 {
     if (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) {
