@@ -36,6 +36,9 @@ struct tofu_backend {
                                             communicate (same machine network,
                                             or same host, user and job) */
     size_t                 num_tnis;     /* usable for one-sided operations */
+    int                    unordered;    /* cache lines in order cost time: say
+                                            of each VCQ that none is polled
+                                            (tofu_vcq.h) */
     int                    timed;        /* the emulator was asked to take the
                                             machine's time: for figures that
                                             are told to others, no more */

@@ -74,6 +74,7 @@ struct tofu_md {
     utofu_vcq_id_t             vcq_id;
     size_t                     page_size;
     size_t                     arena_chunk;
+    void                       *unordered; /* page that says so (tofu_vcq.h), or NULL */
     void                       *scratch;
     utofu_stadd_t              scratch_stadd;
 

@@ -78,7 +78,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
         wait_until(t->visible);
     }
     code = emu_private_write(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
-                             emu_private_order(d->flags));
+                             emu_put_order(vcq, d->flags));
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
     return code;
 }
@@ -112,7 +112,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
         wait_until(t->visible);
     }
     code = emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
-                            (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0);
+                            (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 

@@ -80,6 +80,16 @@ static bool is_set(const char *variable)
     return (s != NULL) && (*s != '\0') && strcmp(s, "0");
 }
 
+static bool lines_unordered(void)
+{
+    const char *s = getenv("UTOFU_EMU_LINES");
+
+    if ((s != NULL) && (*s != '\0') && strcmp(s, "ordered") && strcmp(s, "unordered")) {
+        emu_message("UTOFU_EMU_LINES=\"%s\" is neither ordered nor unordered; ordered is used", s);
+    }
+    return (s != NULL) && !strcmp(s, "unordered");
+}
+
 void emu_env_read(struct emu_env *env)
 {
     const char   *seed = getenv("UTOFU_EMU_SEED");
@@ -94,7 +104,8 @@ void emu_env_read(struct emu_env *env)
     env->session_cqs   = num_cqs("UTOFU_NUM_SESSION_MODE_CQS");
     env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
     env->strict        = is_set("UTOFU_EMU_STRICT");
-    env->seed          = 1;
+    env->lines_unordered = lines_unordered();
+    env->seed            = 1;
     if (seed != NULL) {
         if (number(seed, &v)) {
             env->seed = v;

@@ -232,6 +232,7 @@ struct emu_vcq {
     struct emu_peer      *peers;
     struct emu_peer      *graveyard; /* forgotten while a session is carried on */
     bool                 carrying;
+    bool                 lines_unordered; /* abi/tofu_vcq.h */
 
     struct emu_session   *session; /* session mode: our own */
     struct emu_wire      *wire;
@@ -261,6 +262,7 @@ struct emu_env {
     int      exclusive_cqs, session_cqs;       /* UTOFU_NUM_*_CQS; -1: not set */
     bool     mlock_memory;                     /* UTOFU_SWAP_PROTECT */
     bool     strict;                           /* UTOFU_EMU_STRICT */
+    bool     lines_unordered;                  /* UTOFU_EMU_LINES */
     uint64_t seed;                             /* UTOFU_EMU_SEED */
     uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */
 };
@@ -362,23 +364,26 @@ void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 enum emu_order { EMU_ORDER_NONE, EMU_ORDER_LAST, EMU_ORDER_LINES };
 
 /* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
- * mapped here, in that order; strong: the last cache line is to be read last.  SUCCESS
- * or an MRQ error. */
+ * mapped here, so that they become visible in that order; strong: the last cache line is
+ * to be read last.  SUCCESS or an MRQ error. */
 int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order);
+int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong, enum emu_order order);
 
-/* Of a put with these flags.  Without STRONG_ORDER each line is to be complete when its
- * last word has changed (2.2.10).  With a notice it is not always (docs/emulator.md): a
- * copy in lines takes twice the time, and the notice tells that the data is there. */
-EMU_INLINE enum emu_order emu_private_order(unsigned long flags)
+/* Of a put with these flags: each line is to be complete when its last word has changed
+ * (2.2.10), whatever the flags, unless the VCQ's owner needs less. */
+EMU_INLINE enum emu_order emu_put_order(const struct emu_vcq *vcq, unsigned long flags)
 {
-    if (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) {
-        return EMU_ORDER_LAST;
+    if (emu_likely(!vcq->lines_unordered)) {
+        return EMU_ORDER_LINES;
     }
-    return (flags & (UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) ? EMU_ORDER_NONE :
-                                                                                                     EMU_ORDER_LINES;
+    return (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) ? EMU_ORDER_LAST : EMU_ORDER_NONE;
 }
 
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong);
+/* What a get brings */
+EMU_INLINE enum emu_order emu_get_order(const struct emu_vcq *vcq)
+{
+    return vcq->lines_unordered ? EMU_ORDER_NONE : EMU_ORDER_LINES;
+}
 
 /* emu_vma.c: what is mapped at [addr, addr + size) of this process */
 struct emu_vma {

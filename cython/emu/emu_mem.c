@@ -10,6 +10,8 @@
 #include "emu_internal.h"
 #include "emu_modes.h"
 
+#include <tofu_vcq.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -193,6 +195,9 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     }
     if (vma.shared) {
         seg = seg_get(&vma, writable);
+        if (strncmp(vma.path, "/memfd:" TOFU_UNORDERED_MEMFD, sizeof("/memfd:" TOFU_UNORDERED_MEMFD) - 1) == 0) {
+            vcq->lines_unordered = true;
+        }
     }
     if (emu_g.env.mlock_memory) {
         mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */

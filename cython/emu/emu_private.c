@@ -5,7 +5,8 @@
  * Up to a few pages a write to the target's /proc/PID/mem, whose descriptor is
  * kept, is the cheaper way; above, process_vm_writev.  Both go on while the target
  * is stopped.  A copy by the kernel becomes visible in any order within a page, so where
- * an order is promised the source is cut: one piece is copied after the other.
+ * an order is promised the source of a put is cut, one piece being copied after the
+ * other, and what a get brings is copied once more, by us.
  */
 #include "emu_copy.h"
 
@@ -13,9 +14,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define LINE       256u /* cache line of the machine (table 6.4) */
-#define ONE_STORE  64u  /* so little, the kernel copies in order */
-#define PIECES_MAX 256u /* in one call */
+#define LINE        256u /* cache line of the machine (table 6.4) */
+#define READ_BOUNCE 16384u
+
+/* So little, the kernel copies in order; and pieces in one call.  Where stores become
+ * visible in the order of the program, those of a piece do so before those of the next;
+ * elsewhere a barrier has to stand between. */
+#if defined(__x86_64__)
+#define ONE_STORE        64u
+#define PIECES_MAX       256u
+#define PIECES_BARRIER() ((void)0)
+#else
+#define ONE_STORE        8u
+#define PIECES_MAX       1u
+#define PIECES_BARRIER() atomic_thread_fence(memory_order_seq_cst)
+#endif
 
 /* Where the piece that begins at `at` ends: before the last word of a line (or of all)
  * that comes next, so that the word is copied after what is before it. */
@@ -47,6 +60,7 @@ static int write_by_cma(struct emu_peer_process *proc, uint64_t addr, const char
         }
         rmt = (struct iovec){(void *)(uintptr_t)(addr + *done_p), at - *done_p};
         k   = process_vm_writev(proc->pid, lcl, pieces, &rmt, 1, 0);
+        PIECES_BARRIER();
         if (k > 0) {
             *done_p += (size_t)k;
         } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
@@ -72,9 +86,6 @@ int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, siz
         return UTOFU_ERR_MRQ_PEER;
     }
     order = (n > ONE_STORE) ? order : EMU_ORDER_NONE;
-    if ((order == EMU_ORDER_NONE) && (n > EMU_CMA_THRESHOLD)) {
-        order = EMU_ORDER_LAST; /* for nothing: one piece more */
-    }
     /* The descriptor belongs to the process that we mean; a pid may not. */
     if (((n > EMU_CMA_THRESHOLD) || (order != EMU_ORDER_NONE)) && !proc->cma_refused && emu_peer_is_there(proc)) {
         int code = write_by_cma(proc, addr, src, n, order, &done);
@@ -93,25 +104,18 @@ int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, siz
             }
             done += (size_t)k;
         }
+        PIECES_BARRIER();
     }
     return UTOFU_SUCCESS;
 }
 
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong)
+/* By the kernel, in any order */
+static int read_unordered(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
     size_t                   done = 0;
 
-    if (n == 0) {
-        return UTOFU_SUCCESS;
-    }
-    if (strong && (addr / LINE != (addr + n - 1) / LINE)) {
-        /* the last cache line is read after the others (6.1.3.1) */
-        size_t body = (size_t)((addr + n - 1) / LINE * LINE - addr);
-        int    code = emu_private_read(peer, addr, dst, body, false);
-        return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, dst + body, n - body, false) : code;
-    }
     if (fd < 0) {
         return UTOFU_ERR_MRQ_PEER;
     }
@@ -138,4 +142,37 @@ int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, 
         done += (size_t)k;
     }
     return UTOFU_SUCCESS;
+}
+
+/* The kernel's part goes to a buffer, from which we copy in order. */
+static EMU_NOINLINE int read_ordered(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
+{
+    char   bounce[READ_BOUNCE] __attribute__((aligned(64)));
+    size_t done, k;
+    int    code;
+
+    for (done = 0; done < n; done += k) {
+        k    = (n - done < sizeof(bounce)) ? n - done : sizeof(bounce);
+        code = read_unordered(peer, addr + done, bounce, k);
+        if (code != UTOFU_SUCCESS) {
+            return code;
+        }
+        emu_copy(dst + done, bounce, k);
+    }
+    return UTOFU_SUCCESS;
+}
+
+int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong, enum emu_order order)
+{
+    if (n == 0) {
+        return UTOFU_SUCCESS;
+    }
+    if (strong && (addr / LINE != (addr + n - 1) / LINE)) {
+        /* the last cache line is read after the others (6.1.3.1) */
+        size_t body = (size_t)((addr + n - 1) / LINE * LINE - addr);
+        int    code = emu_private_read(peer, addr, dst, body, false, order);
+        return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, dst + body, n - body, false, order) : code;
+    }
+    return ((order == EMU_ORDER_NONE) || (n <= ONE_STORE)) ? read_unordered(peer, addr, dst, n) :
+                                                              read_ordered(peer, addr, dst, n);
 }

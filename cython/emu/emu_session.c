@@ -372,7 +372,7 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
         return emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
     }
     if (from->direct) {
-        code = emu_private_write(target, dst, (const char *)src, n, strong ? EMU_ORDER_LAST : EMU_ORDER_LINES);
+        code = emu_private_write(target, dst, (const char *)src, n, EMU_ORDER_LINES);
     } else {
         char *bounce = malloc(BOUNCE);
 
@@ -380,13 +380,13 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
         for (size_t done = 0; (code == UTOFU_SUCCESS) && (done < n);) {
             size_t k = (n - done < BOUNCE) ? n - done : BOUNCE;
 
-            if (emu_private_read(owner, src + done, bounce, k, strong) != UTOFU_SUCCESS) {
+            if (emu_private_read(owner, src + done, bounce, k, strong, EMU_ORDER_NONE) != UTOFU_SUCCESS) {
                 code = UTOFU_ERR_TCQ_MEMORY;
             } else if (to->direct) {
                 emu_copy((char *)dst + done, bounce, k);
                 code = emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
             } else {
-                code = emu_private_write(target, dst + done, bounce, k, strong ? EMU_ORDER_LAST : EMU_ORDER_LINES);
+                code = emu_private_write(target, dst + done, bounce, k, EMU_ORDER_LINES);
             }
             done += k;
         }

@@ -166,7 +166,8 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
         return emu_fault_seen ? emu_region_cut_off(peer, r) : emu_region_still(r);
     }
-    code = emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true);
+    code = emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true,
+                            EMU_ORDER_NONE);
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 

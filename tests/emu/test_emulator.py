@@ -49,6 +49,17 @@ def test_emulator(emu_tests, name):
     run(emu_tests, name)
 
 
+def test_a_wrong_variable_is_said(emu_tests):
+    done = subprocess.run(
+        [emu_tests, "lines_wrong_variable"],
+        env=environment("lines"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert 'UTOFU_EMU_LINES="sideways" is neither ordered nor unordered' in done.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_emulator_sanitized(sanitized, name):
     """No report of AddressSanitizer or UBSan, in library or test."""

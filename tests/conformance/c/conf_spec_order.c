@@ -26,9 +26,9 @@ static void store(volatile void *address, uint64_t value)
 
 /* ------------------------------------------- lines, written without the flag */
 
-/* Rank 0 puts lines of one word without STRONG_ORDER; rank 1 sees word poll of
- * each line change and then must see the whole line. */
-static void whole_lines(enum conf_kind kind, size_t poll)
+/* Rank 0 puts lines of one word with these flags; rank 1 sees word poll of each
+ * line change and then must see the whole line. */
+static void whole_lines(enum conf_kind kind, size_t poll, unsigned long flags)
 {
     static const size_t counts[] = {1, 2, 5, 16, 64};
     enum { ROUNDS = 4000, WORDS = LINE / 8 };
@@ -55,9 +55,14 @@ static void whole_lines(enum conf_kind kind, size_t poll)
                 data[i] = value;
             }
             CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0],
-                                         stadds[1], n * LINE, 0, 0, NULL));
+                                         stadds[1], n * LINE, 0, flags,
+                                         NULL));
             while (load(ack.addr) != round) {
                 conf_relax(&spins);
+            }
+            if (flags & CONF_LMRQ) {
+                CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 0,
+                                NULL);
             }
             continue;
         }
@@ -79,6 +84,9 @@ static void whole_lines(enum conf_kind kind, size_t poll)
         CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[0], round,
                                                 acks[0], 8, 0, CONF_STRONG,
                                                 NULL));
+        if (flags & CONF_RMRQ) {
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.peer[0], 0, NULL);
+        }
     }
     conf_barrier();
     conf_dereg(&vcq, stadds[conf_rank]);
@@ -92,14 +100,154 @@ CONF_TEST("2.2.10", line_by_last_word_shared, 2,
           "a put without STRONG_ORDER is complete when the last word of every "
           "cache line of its target changed (shared memory)")
 {
-    whole_lines(CONF_MEM_MEMFD, LINE / 8 - 1);
+    whole_lines(CONF_MEM_MEMFD, LINE / 8 - 1, 0);
 }
 
 CONF_TEST("2.2.10", line_by_last_word_private, 2,
           "a put without STRONG_ORDER is complete when the last word of every "
           "cache line of its target changed (private memory)")
 {
-    whole_lines(CONF_MEM_ANON, LINE / 8 - 1);
+    whole_lines(CONF_MEM_ANON, LINE / 8 - 1, 0);
+}
+
+CONF_TEST("2.2.10", line_by_last_word_local_notice, 2,
+          "the same of a put with a local notice (private memory)")
+{
+    whole_lines(CONF_MEM_ANON, LINE / 8 - 1, CONF_LMRQ);
+}
+
+CONF_TEST("2.2.10", line_by_last_word_remote_notice, 2,
+          "the same of a put with a remote notice that nobody waits for "
+          "(private memory)")
+{
+    whole_lines(CONF_MEM_ANON, LINE / 8 - 1, CONF_RMRQ);
+}
+
+CONF_TEST("2.2.10", line_by_last_word_strong, 2,
+          "the same of each line of a put with STRONG_ORDER (private memory)")
+{
+    whole_lines(CONF_MEM_ANON, LINE / 8 - 1, CONF_STRONG);
+}
+
+/* A thread that sees what a get brings: the last word of each line, then the rest. */
+struct watcher {
+    pthread_t         thread;
+    const uint64_t    *data;
+    _Atomic(uint64_t) value, seen; /* what to wait for; what was seen whole */
+    _Atomic(size_t)   lines;
+};
+
+static void *watch(void *arg)
+{
+    enum { WORDS = LINE / 8 };
+    struct watcher *w    = arg;
+    uint64_t        last = 0, value;
+    size_t          n, turn, line, i;
+    unsigned        spins = 0;
+
+    for (;;) {
+        while ((value = atomic_load(&w->value)) == last) {
+            conf_relax(&spins);
+        }
+        if (value == UINT64_MAX) {
+            return NULL;
+        }
+        n = atomic_load(&w->lines);
+        for (turn = 0; turn < n; turn++) {
+            line = (value + turn) % n;
+            while (load(&w->data[line * WORDS + WORDS - 1]) != value) {
+                if (++spins % 16384 == 0) {
+                    sched_yield();
+                }
+            }
+            for (i = WORDS; i-- > 0;) {
+                CONF_CHECK(load(&w->data[line * WORDS + i]) == value,
+                           "get of %zu lines, value %#" PRIx64 ": the last "
+                           "word of line %zu is new, word %zu is not", n,
+                           value, line, i);
+            }
+        }
+        last = value;
+        atomic_store(&w->seen, value);
+    }
+}
+
+/* Rank 0 gets lines of one word while a thread of its own looks at them. */
+static void whole_lines_of_get(enum conf_kind kind, unsigned long flags)
+{
+    static const size_t counts[] = {1, 2, 5, 16, 64};
+    enum { ROUNDS = 2000, WORDS = LINE / 8 };
+    struct conf_vcq vcq;
+    struct conf_mem from, to;
+    utofu_stadd_t   stadds[2], to_stadds[2];
+    struct watcher  w = {0};
+    uint64_t        value, round, i;
+    size_t          n;
+    unsigned        spins = 0;
+
+    conf_timeout(60);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&from, kind, 64 * LINE);
+    conf_mem_alloc(&to, CONF_MEM_ANON, 64 * LINE);
+    conf_reg_all(&vcq, from.addr, from.size, stadds);
+    conf_reg_all(&vcq, to.addr, to.size, to_stadds);
+    memset(to.addr, 0, to.size);
+    w.data = (const uint64_t *)to.addr;
+    if (conf_rank == 0) {
+        CONF_CHECK(pthread_create(&w.thread, NULL, watch, &w) == 0,
+                   "pthread_create");
+    }
+    for (round = 1; round <= ROUNDS; round++) {
+        n     = counts[round % CONF_LEN(counts)];
+        value = round * UINT64_C(0x9e3779b97f4a7c15);
+        if (conf_rank == 1) {
+            for (i = 0; i < n * WORDS; i++) {
+                ((uint64_t *)from.addr)[i] = value;
+            }
+        }
+        conf_barrier();
+        if (conf_rank == 0) {
+            atomic_store(&w.lines, n);
+            atomic_store(&w.value, value);
+            CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.peer[1], to_stadds[0],
+                                         stadds[1], n * LINE, 0,
+                                         flags | CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.peer[1], 0, NULL);
+            while (atomic_load(&w.seen) != value) {
+                conf_relax(&spins);
+            }
+        }
+        conf_barrier();
+    }
+    if (conf_rank == 0) {
+        atomic_store(&w.value, UINT64_MAX);
+        pthread_join(w.thread, NULL);
+    }
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_dereg(&vcq, to_stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&from);
+    conf_mem_free(&to);
+}
+
+CONF_TEST("2.2.10", line_of_get_by_last_word_shared, 2,
+          "what a get writes is complete when the last word of every cache "
+          "line changed (from shared memory)")
+{
+    whole_lines_of_get(CONF_MEM_MEMFD, 0);
+}
+
+CONF_TEST("2.2.10", line_of_get_by_last_word_private, 2,
+          "what a get writes is complete when the last word of every cache "
+          "line changed (from private memory)")
+{
+    whole_lines_of_get(CONF_MEM_ANON, 0);
+}
+
+CONF_TEST("2.2.10", line_of_get_by_last_word_strong, 2,
+          "the same of a get with STRONG_ORDER (from private memory)")
+{
+    whole_lines_of_get(CONF_MEM_ANON, CONF_STRONG);
 }
 
 CONF_TEST("2.2.10", line_by_any_word, 2,
@@ -109,7 +257,7 @@ CONF_TEST("2.2.10", line_by_any_word, 2,
     if (conf_is_emulator()) {
         conf_skip("no CPU stores 256 bytes at once: docs/emulator.md, Order");
     }
-    whole_lines(CONF_MEM_MEMFD, 3);
+    whole_lines(CONF_MEM_MEMFD, 3, 0);
 }
 
 /* -------------------------------------------------- reads under STRONG_ORDER */
