@@ -130,13 +130,16 @@ class Bench:
 
         return once
 
-    def kernel(self, name, memory, size, *arguments, rate=False):
-        """A measurement by a kernel: seconds, or bytes per second."""
+    def kernel(self, name, memory, size, *arguments, rate=False, variables=()):
+        """A measurement by a kernel: seconds, or bytes per second.
+
+        variables: pairs that the kernel finds in its environment besides.
+        """
         # a kernel prints one-way times; an iteration of a ping-pong is two
         trips = 1 if ONE_WAY.intersection(arguments) else 2
 
         def once():
-            env = perftest.tool_environment("put_lat", "utofu")
+            env = perftest.tool_environment("put_lat", "utofu") | dict(variables)
 
             def run(iterations):
                 command = [self.kernels[name], *map(str, self.cpus), memory]
@@ -157,7 +160,7 @@ class Bench:
                     )
                 return float(done.stdout.split()[1]) * trips
 
-            each = self._repeat((name, memory, size, *arguments), run)
+            each = self._repeat((name, memory, size, *arguments, *variables), run)
             seconds = each / trips
             return size / seconds if rate else seconds
 
