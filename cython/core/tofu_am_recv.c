@@ -181,6 +181,13 @@ tofu_am_arrived_large(tofu_iface_t *iface,
         tofu_am_skip(lender, TOFU_AM_LARGE);
         return;
     }
+    iface->stream_looks = ((iface->stats.am_tx == iface->stream_tx) &&
+                           (iface->calls - iface->stream_call <=
+                            TOFU_STREAM_CALLS)) ?
+                                  TOFU_STREAM_LOOKS :
+                                  0;
+    iface->stream_tx    = iface->stats.am_tx;
+    iface->stream_call  = iface->calls;
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
                     base + sizeof(*header), length);
 }

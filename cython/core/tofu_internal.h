@@ -302,6 +302,9 @@ struct tofu_iface {
     int                   stashed;     /* stash is to be handled by progress */
     uint32_t              num_polled;  /* loans in am->polled */
     uint32_t              polled_empty; /* calls since they had a message */
+    uint32_t              stream_looks; /* that are to be kept apart further */
+    uint64_t              stream_tx;   /* stats.am_tx and ... */
+    uint64_t              stream_call; /* ... calls, at the last large message */
     struct tofu_functions fn;
     tofu_peer_t           *last_peer;  /* of the last local notice */
     struct {

@@ -240,6 +240,17 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
                                     code == UTOFU_ERR_NOT_FOUND);
 }
 
+/* Nothing came, of a stream of large messages: leave its sender alone for a while. */
+static TOFU_NOINLINE void tofu_iface_look_later(tofu_iface_t *iface)
+{
+    unsigned i;
+
+    --iface->stream_looks;
+    for (i = 0; i < TOFU_STREAM_APART; ++i) {
+        tofu_look_apart();
+    }
+}
+
 /* polled: events of this call already. */
 static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
                                                unsigned polled)
@@ -258,6 +269,9 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
         return tofu_iface_progress_notices(iface, &notice, code, polled);
     }
     iface->posts_limit = iface->posts + iface->post_budget;
+    if (TOFU_UNLIKELY(iface->stream_looks > 0)) {
+        tofu_iface_look_later(iface);
+    }
     if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
