@@ -8,12 +8,10 @@
  * Local notices are returned first: a process that put and whose peer answers by
  * a put sees its own local notice before the peer's remote one.
  */
-#include "emu_internal.h"
 #include "emu_modes.h"
+#include "emu_rx.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define MRQ_FIRST_SIZE 1024u
@@ -29,18 +27,10 @@ int emu_queue_init(struct emu_vcq *vcq)
     return (vcq->mrq == NULL) ? UTOFU_ERR_OUT_OF_MEMORY : UTOFU_SUCCESS;
 }
 
-/* Give a lane of this process back; it may be used again. */
-static void lane_release(struct emu_lane *lane)
-{
-    lane->vcq_gen = 0;
-    atomic_store_explicit(&lane->owner, 0, memory_order_release);
-    munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
-}
-
 void emu_queue_fini(struct emu_vcq *vcq)
 {
     for (uint32_t i = 0; i < vcq->num_lanes; i++) {
-        lane_release(vcq->lanes[i].lane); /* its producer sees that the VCQ is gone */
+        emu_lane_release(vcq->lanes[i].lane); /* its producer sees that the VCQ is gone */
     }
     free(vcq->lanes);
     free(vcq->lane_pos);
@@ -74,244 +64,7 @@ void emu_mrq_grow(struct emu_vcq *vcq)
     vcq->mrq_size *= 2;
 }
 
-/* ------------------------------------------------------ lanes, consumer side */
-
-EMU_INLINE uint64_t entry_seq(const struct emu_lane_entry *e)
-{
-    return __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT;
-}
-
-static struct emu_lane_entry *lane_entries(struct emu_lane *lane)
-{
-    return (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
-}
-
-/* Exchange two places of vcq->lanes. */
-static void lanes_swap(struct emu_vcq *vcq, uint32_t i, uint32_t j)
-{
-    struct emu_rx_lane rx = vcq->lanes[i];
-
-    vcq->lanes[i]                        = vcq->lanes[j];
-    vcq->lanes[j]                        = rx;
-    vcq->lane_pos[vcq->lanes[i].index]   = i + 1;
-    vcq->lane_pos[vcq->lanes[j].index]   = j + 1;
-}
-
-/* A lane that was never seen before; *next_p: that which was announced before it.
- * False: it could not be mapped. */
-static bool lane_add(struct emu_vcq *vcq, uint32_t index, uint32_t *next_p)
-{
-    struct emu_rx_lane *rx;
-    struct emu_lane    *lane;
-
-    if (vcq->lane_pos == NULL) {
-        vcq->lane_pos = calloc(EMU_MAX_LANES, sizeof(*vcq->lane_pos));
-        if (vcq->lane_pos == NULL) {
-            return false;
-        }
-    }
-    if (vcq->num_lanes == vcq->cap_lanes) {
-        uint32_t            cap   = vcq->cap_lanes ? vcq->cap_lanes * 2 : 8;
-        struct emu_rx_lane *lanes = realloc(vcq->lanes, cap * sizeof(*lanes));
-        if (lanes == NULL) {
-            return false;
-        }
-        vcq->lanes     = lanes;
-        vcq->cap_lanes = cap;
-    }
-    lane = emu_lane_map(emu_g.seg_fd, index, emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
-    if (lane == NULL) {
-        return false;
-    }
-    *next_p = __atomic_load_n(&lane->next, __ATOMIC_RELAXED);
-    if ((atomic_load_explicit(&lane->owner, memory_order_acquire) == 0) || (lane->vcq != vcq->index) ||
-        (lane->vcq_gen != vcq->gen)) {
-        munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries)); /* not ours */
-        return true;
-    }
-    rx         = &vcq->lanes[vcq->num_lanes];
-    *rx        = (struct emu_rx_lane){.lane = lane, .index = index, .origin = lane->origin};
-    rx->rd_a   = atomic_load(&lane->read_a);
-    rx->rd_b   = atomic_load(&lane->read_b);
-    rx->rd_x   = atomic_load(&lane->read_x);
-    rx->expect = (rx->rd_a + rx->rd_b + 1) & EMU_ENTRY_SEQ_MASK;
-    rx->cur    = lane_entries(lane) + (rx->rd_a & (EMU_LANE_A - 1));
-    atomic_store_explicit(&lane->heat, EMU_LANE_HOT, memory_order_relaxed);
-    vcq->lane_pos[index] = ++vcq->num_lanes;
-    lanes_swap(vcq, vcq->num_lanes - 1, vcq->num_hot++);
-    return true;
-}
-
-static bool owner_is_gone(uint64_t owner)
-{
-    const struct emu_proc_slot *s = &emu_g.control->slot[EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS];
-
-    return (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
-}
-
-/* Drop the lanes of senders that are gone and whose notices were all read: of the
- * next `most` lanes. */
-static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
-{
-    for (; (most > 0) && (vcq->num_lanes > 0); most--) {
-        uint32_t            i  = (vcq->drop_at < vcq->num_lanes) ? vcq->drop_at : 0;
-        struct emu_rx_lane *rx = &vcq->lanes[i];
-
-        vcq->drop_at = i + 1;
-        if (!atomic_load_explicit(&rx->lane->closed, memory_order_acquire) &&
-            !owner_is_gone(atomic_load(&rx->lane->owner))) {
-            continue;
-        }
-        if (entry_seq(rx->cur) == rx->expect) { /* it may have died before it said so */
-            if (i >= vcq->num_hot) {
-                lanes_swap(vcq, i, vcq->num_hot++);
-            }
-            continue;
-        }
-        if (i < vcq->num_hot) {
-            lanes_swap(vcq, i, --vcq->num_hot);
-            i = vcq->num_hot;
-        }
-        lanes_swap(vcq, i, --vcq->num_lanes);
-        rx                         = &vcq->lanes[vcq->num_lanes];
-        vcq->lane_pos[rx->index]   = 0;
-        lane_release(rx->lane);
-    }
-}
-
-/* All lanes of this process were used at one time: give back those towards us whose
- * producers died before they announced them. */
-static void lanes_reclaim(struct emu_vcq *vcq)
-{
-    lanes_drop_closed(vcq, vcq->num_lanes);
-    for (uint32_t i = 0; i < EMU_MAX_LANES; i++) {
-        struct emu_lane *lane;
-        uint64_t         owner;
-
-        if ((vcq->lane_pos != NULL) && (vcq->lane_pos[i] != 0)) {
-            continue;
-        }
-        lane = emu_lane_map(emu_g.seg_fd, i, emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
-        if (lane == NULL) {
-            return;
-        }
-        owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
-        /* nothing is announced: then this was not, and will not be */
-        if ((owner != 0) && (lane->vcq == vcq->index) && (lane->vcq_gen == vcq->gen) && owner_is_gone(owner) &&
-            (atomic_load(&vcq->block->announced) == 0)) {
-            lane_release(lane);
-        } else {
-            munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
-        }
-    }
-}
-
-#define DROP_LOOKS 32u /* lanes examined by one refresh */
-
-/* Look at the lanes that were announced, from index `next` - 1 back; returns where to
- * go on when one could not be mapped, else 0. */
-static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
-{
-    uint32_t pos, steps;
-
-    /* steps: whatever a peer wrote, it ends */
-    for (steps = 0; (next != 0) && (next <= EMU_MAX_LANES) && (steps < EMU_MAX_LANES); steps++) {
-        pos = (vcq->lane_pos != NULL) ? vcq->lane_pos[next - 1] : 0;
-        if (pos != 0) {
-            next = __atomic_load_n(&vcq->lanes[pos - 1].lane->next, __ATOMIC_RELAXED);
-            atomic_store_explicit(&vcq->lanes[pos - 1].lane->heat, EMU_LANE_HOT, memory_order_relaxed);
-            if (pos - 1 >= vcq->num_hot) {
-                lanes_swap(vcq, pos - 1, vcq->num_hot++);
-            }
-        } else if (!lane_add(vcq, next - 1, &next)) {
-            return next;
-        }
-    }
-    return 0;
-}
-
-/* Peers have announced lanes, or that one of them found the MRQ full. */
-static EMU_NOINLINE void lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
-{
-    if (epoch & EMU_EPOCH_OVERFLOW) {
-        emu_async_error("MRQ Overflow", vcq);
-    }
-    vcq->retry = lanes_take(vcq, vcq->retry);
-    if (vcq->retry == 0) {
-        vcq->retry = lanes_take(vcq, atomic_exchange_explicit(&vcq->block->announced, 0, memory_order_acquire));
-    }
-    if (vcq->retry != 0) {
-        return; /* the next poll tries again */
-    }
-    if (atomic_load_explicit(&emu_g.shm->lanes, memory_order_relaxed) >= EMU_MAX_LANES) {
-        lanes_reclaim(vcq);
-    } else {
-        lanes_drop_closed(vcq, DROP_LOOKS);
-    }
-    vcq->epoch = epoch;
-}
-
-/* Let producers know how far we are */
-static __attribute__((noinline)) void lanes_publish(struct emu_vcq *vcq)
-{
-    for (uint32_t i = 0; i < vcq->num_hot; i++) {
-        struct emu_rx_lane *rx = &vcq->lanes[i];
-        if (rx->unpublished) {
-            atomic_store_explicit(&rx->lane->read_a, rx->rd_a, memory_order_release);
-            atomic_store_explicit(&rx->lane->read_b, rx->rd_b, memory_order_release);
-            atomic_store_explicit(&rx->lane->read_x, rx->rd_x, memory_order_release);
-            rx->unpublished = 0;
-        }
-    }
-    vcq->unpublished = 0;
-}
-
-/*
- * Stop looking at lanes that were silent for long, so that a poll costs the same
- * however many VCQs ever sent something.  A lane is marked cold, all processes
- * execute a fence, and it is looked at once more: who put something in before is
- * seen now, who does so after it sees the mark, and announces the lane.  The lane
- * that spoke last stays.
- */
-static EMU_NOINLINE void lanes_sweep(struct emu_vcq *vcq)
-{
-    uint32_t last = (vcq->next_lane > 0) ? vcq->next_lane - 1 : vcq->num_hot - 1;
-    uint32_t marked = 0, i;
-    bool     fenced;
-
-    vcq->looked = 0;
-    if ((vcq->num_hot <= 1) || !emu_fence_reaches_all()) {
-        return;
-    }
-    lanes_publish(vcq);
-    for (i = 0; i < vcq->num_hot; i++) {
-        struct emu_rx_lane *rx = &vcq->lanes[i];
-        uint32_t            hot = EMU_LANE_HOT;
-        rx->marked = !rx->served && (i != last) &&
-                     atomic_compare_exchange_strong(&rx->lane->heat, &hot, EMU_LANE_COLD);
-        rx->served = 0;
-        marked += rx->marked;
-    }
-    if (marked == 0) {
-        return;
-    }
-    fenced = emu_fence_all();
-    for (i = vcq->num_hot; i-- > 0;) { /* from the end: the last one moves here */
-        struct emu_rx_lane *rx = &vcq->lanes[i];
-        if (!rx->marked) {
-            continue;
-        }
-        rx->marked = 0;
-        if (!fenced || (entry_seq(rx->cur) == rx->expect)) {
-            /* unless its producer has announced it already */
-            uint32_t cold = EMU_LANE_COLD;
-            atomic_compare_exchange_strong(&rx->lane->heat, &cold, EMU_LANE_HOT);
-        } else {
-            lanes_swap(vcq, i, --vcq->num_hot);
-        }
-    }
-    vcq->next_lane = 0;
-}
+/* ------------------------------------------------------------ taking notices */
 
 /* Step over the entry at hand; returns its word. */
 EMU_INLINE uint64_t lane_step(struct emu_rx_lane *rx)
@@ -362,7 +115,7 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     rx->served = 1;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
-        lanes_publish(vcq);
+        emu_lanes_publish(vcq);
     }
 }
 
@@ -385,12 +138,12 @@ static size_t mrq_unread(struct emu_vcq *vcq)
         n += emu_session_unread_local(vcq);
     }
     if (epoch != vcq->epoch) {
-        lanes_refresh(vcq, epoch);
+        emu_lanes_refresh(vcq, epoch);
     }
     for (uint32_t k = 0; k < vcq->num_hot; k++) {
         struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
 
-        while (entry_seq(look.cur) == look.expect) {
+        while (emu_entry_seq(look.cur) == look.expect) {
             if (lane_step(&look) & EMU_ENTRY_PAIR) {
                 lane_step(&look);
             }
@@ -408,10 +161,10 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     uint32_t n, i;
 
     if (emu_unlikely(epoch != vcq->epoch)) {
-        lanes_refresh(vcq, epoch);
+        emu_lanes_refresh(vcq, epoch);
     }
     if (emu_unlikely(vcq->looked >= SWEEP_AFTER)) {
-        lanes_sweep(vcq);
+        emu_lanes_sweep(vcq);
     }
     n = vcq->num_hot;
     i = vcq->next_lane;
@@ -421,7 +174,7 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
         }
         struct emu_rx_lane *rx = &vcq->lanes[i];
         i++;
-        if (entry_seq(rx->cur) == rx->expect) {
+        if (emu_entry_seq(rx->cur) == rx->expect) {
             vcq->next_lane = i;
             vcq->looked += k;
             return rx;
@@ -486,7 +239,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     rx = lane_ready(vcq);
     if (rx == NULL) {
         if (vcq->unpublished) {
-            lanes_publish(vcq);
+            emu_lanes_publish(vcq);
         }
         if (vcq->special & EMU_SPECIAL_WIRE) {
             emu_wire_idle(vcq);
@@ -591,7 +344,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
         if (emu_unlikely(vcq->empty_polls > PUBLISH_PAUSE)) {
             vcq->empty_polls = PATIENCE;
             if (vcq->unpublished != 0) {
-                lanes_publish(vcq);
+                emu_lanes_publish(vcq);
             }
         }
         if (emu_unlikely(vcq->bell != NULL)) {
@@ -619,7 +372,7 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
                    (atomic_load_explicit(&vcq->block->epoch, memory_order_acquire) == vcq->epoch))) {
         const struct emu_rx_lane *rx = vcq->lanes;
 
-        if (((vcq->num_hot == 0) || (entry_seq(rx->cur) != rx->expect)) &&
+        if (((vcq->num_hot == 0) || (emu_entry_seq(rx->cur) != rx->expect)) &&
             emu_likely((vcq->bell == NULL) && (vcq->empty_polls < PUBLISH_PAUSE))) {
             if (++vcq->empty_polls > PATIENCE) {
                 __builtin_prefetch(vcq->warm);
