@@ -423,6 +423,15 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
                  (unsigned long long)a.vcq_id);
         return TOFU_ERR_INVALID_PARAM;
     }
+    /* The node gives VCQs again.  That another process has the one of a dead peer by
+     * now can't be seen from here, but that this one has it can. */
+    if ((a.vcq_id == iface->vcq_id) &&
+        (a.incarnation != iface->am->incarnation)) {
+        snprintf(reason, reason_size,
+                 "the iface of that address is gone: its VCQ %#llx is this "
+                 "iface's now", (unsigned long long)a.vcq_id);
+        return TOFU_ERR_UNREACHABLE;
+    }
     g = &a.geometry;
     if ((g->small_size != TOFU_AM_SMALL_SIZE) ||
         (g->large_size < TOFU_AM_MESSAGE_SIZE(g->seg_size)) ||

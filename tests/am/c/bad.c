@@ -543,7 +543,8 @@ static void addresses(struct ctx *ctx)
         {"no large slot", 20, 4, 0, "can't be"},
         {"large slots too small", 24, 4, 64, "can't be"},
         {"shorter messages", 28, 4, 100, "am_seg_size"},
-        {"no VCQ ID", 8, 8, 0xffffffff, "no VCQ ID"}
+        {"no VCQ ID", 8, 8, 0xffffffff, "no VCQ ID"},
+        {"of who had this VCQ before", 32, 4, 0x5eed, "is gone"}
     };
     unsigned char bytes[TOFU_ADDRESS_SIZE];
     char          reason[256];
