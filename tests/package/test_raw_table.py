@@ -70,7 +70,12 @@ def test_raw_lines_are_measured(processes, tmp_path, only, count):
 class NamesOnly:
     """Stands for a Bench: says what it would measure."""
 
-    def kernel(self, *arguments, rate=False):
+    def __init__(self):
+        self.with_variables = []
+
+    def kernel(self, *arguments, rate=False, variables=()):
+        if variables:
+            self.with_variables.append((arguments, dict(variables)))
         return ("kernel", *arguments)
 
     def tool(self, *arguments):
@@ -79,7 +84,14 @@ class NamesOnly:
 
 
 def test_raw_bounds_and_peers(perf_module):
-    cases = perf_module("raw_table").make_cases(NamesOnly())
+    bench = NamesOnly()
+    cases = perf_module("raw_table").make_cases(bench)
+    unordered = [c.ours[1:] for c in cases if "lines unordered" in c.name]
+    environment = {"UTOFU_EMU_LINES": "unordered"}
+    assert bench.with_variables == [(ours, environment) for ours in unordered]
+    # each is measured with the lines in order as well
+    ordered = [c.ours[1:] for c in cases if "lines unordered" not in c.name]
+    assert len(unordered) == 6 and set(unordered) <= set(ordered)
     assert len({case.name for case in cases}) == len(cases)
     alone = [case for case in cases if case.bound is None]
     assert [case.ours[1:3] for case in alone[:2]] == [("kernel_put", "malloc-page")] * 2
