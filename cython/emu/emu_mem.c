@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define UNORDERED_NAME "/memfd:" TOFU_UNORDERED_MEMFD
 #define STAG_NONE      UINT32_MAX
 #define STAG_HASH_SIZE 1024u
 
@@ -193,11 +194,10 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
         return UTOFU_ERR_INVALID_ADDRESS;
     }
-    if (vma.shared) {
+    if (vma.shared && !strncmp(vma.path, UNORDERED_NAME, sizeof(UNORDERED_NAME) - 1)) {
+        vcq->lines_unordered = true; /* the page says no more than that: nobody maps it */
+    } else if (vma.shared) {
         seg = seg_get(&vma, writable);
-        if (strncmp(vma.path, "/memfd:" TOFU_UNORDERED_MEMFD, sizeof("/memfd:" TOFU_UNORDERED_MEMFD) - 1) == 0) {
-            vcq->lines_unordered = true;
-        }
     }
     if (emu_g.env.mlock_memory) {
         mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */
