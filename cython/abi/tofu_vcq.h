@@ -9,7 +9,8 @@
  * STRONG_ORDER, tells that the data is there, says so: it registers with the VCQ a page
  * of a shared mapping of a memfd called TOFU_UNORDERED_MEMFD.  To a library that knows
  * nothing of it that is registered memory like any other.  The promise does not hold
- * for puts and gets of this VCQ from then on.
+ * for puts and gets of this VCQ from then on, and memory that is registered with it later
+ * is left where it is (emu_rehome.c): the program may keep books of what is mapped.
  */
 #ifndef TOFU_VCQ_H
 #define TOFU_VCQ_H

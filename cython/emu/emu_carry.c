@@ -69,16 +69,15 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (code != UTOFU_SUCCESS) {
         return code;
     }
-    c->mapped = r->direct;
-    if (r->direct) {
+    c->mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
+    if (c->mapped) {
         copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length, t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
     }
     if (t != NULL) {
         wait_until(t->visible);
     }
-    code = emu_private_write(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
-                             emu_put_order(vcq, d->flags));
+    code = emu_private_write(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags));
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
     return code;
 }
@@ -102,8 +101,8 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
                (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
                                                 UTOFU_ERR_MRQ_LCL_MEMORY;
     }
-    c->mapped = r->direct;
-    if (r->direct) {
+    c->mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
+    if (c->mapped) {
         atomic_thread_fence(memory_order_acquire);
         copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : emu_region_still(r);
@@ -111,7 +110,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (t != NULL) {
         wait_until(t->visible);
     }
-    code = emu_private_read(c->peer, r->base + EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
+    code = emu_private_read(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
                             (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
@@ -119,7 +118,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
 static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
 {
     struct emu_region *r;
-    uintptr_t          addr;
+    uint64_t           off  = EMU_STADD_OFF(d->rmt_stadd);
     int                code = emu_post_peer(vcq, d->rmt_id, &c->peer);
 
     if (code == UTOFU_SUCCESS) {
@@ -131,14 +130,13 @@ static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struc
     if (t != NULL) {
         wait_until(t->read);
     }
-    addr      = r->base + EMU_STADD_OFF(d->rmt_stadd);
-    c->mapped = r->direct;
-    if (r->direct) {
-        c->value = emu_armw_direct(EMU_DESC_ARMW_OP(d), d->length, (void *)addr, d->operand, d->compare);
+    c->mapped = emu_region_direct(r, off, d->length);
+    if (c->mapped) {
+        c->value = emu_armw_direct(EMU_DESC_ARMW_OP(d), d->length, (void *)(r->base + off), d->operand, d->compare);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
     }
-    return emu_service_armw(c->peer, EMU_DESC_ARMW_OP(d), d->length, d->operand, d->compare, d->rmt_stadd, addr,
-                            &c->value);
+    return emu_service_armw(c->peer, EMU_DESC_ARMW_OP(d), d->length, d->operand, d->compare, d->rmt_stadd,
+                            r->addr + off, &c->value);
 }
 
 int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)

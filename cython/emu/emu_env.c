@@ -90,6 +90,16 @@ static bool lines_unordered(void)
     return (s != NULL) && !strcmp(s, "unordered");
 }
 
+static bool rehome(void)
+{
+    const char *s = getenv("UTOFU_EMU_REHOME");
+
+    if ((s != NULL) && (*s != '\0') && strcmp(s, "0") && strcmp(s, "auto")) {
+        emu_message("UTOFU_EMU_REHOME=\"%s\" is neither auto nor 0; auto is used", s);
+    }
+    return (s == NULL) || strcmp(s, "0");
+}
+
 void emu_env_read(struct emu_env *env)
 {
     const char   *seed = getenv("UTOFU_EMU_SEED");
@@ -105,6 +115,7 @@ void emu_env_read(struct emu_env *env)
     env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
     env->strict        = is_set("UTOFU_EMU_STRICT");
     env->lines_unordered = lines_unordered();
+    env->rehome          = rehome() && !env->strict;
     env->seed            = 1;
     if (seed != NULL) {
         if (number(seed, &v)) {

@@ -109,13 +109,14 @@ struct emu_region {
     uint32_t         tag;    /* EMU_STADD_HIGH of its STADDs, or EMU_NO_TAG */
     uint32_t         seq;
     _Atomic uint32_t *seq_p;
-    uintptr_t        base;   /* of offset 0: a pointer when direct, else an address in the peer */
+    uintptr_t        base;   /* of offset 0, as a pointer: for what is mapped here */
     /* what may be stored to directly begins at wbegin and has wspan bytes; 8 bytes may
      * be stored up to span8 from there */
     uint64_t         wbegin, wspan, span8;
     uint64_t         begin, end;
+    uint64_t         dbegin, dspan; /* what is mapped here: see emu_region_direct */
+    uint64_t         addr;   /* of offset 0, in the peer: for what is not */
     uint32_t         flags;
-    uint32_t         direct;
 };
 #define EMU_NO_TAG      UINT32_MAX /* more bits than any STADD's */
 #define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */
@@ -233,6 +234,7 @@ struct emu_vcq {
     struct emu_peer      *graveyard; /* forgotten while a session is carried on */
     bool                 carrying;
     bool                 lines_unordered; /* abi/tofu_vcq.h */
+    bool                 rehome;          /* emu_rehome.c */
 
     struct emu_session   *session; /* session mode: our own */
     struct emu_wire      *wire;
@@ -263,6 +265,7 @@ struct emu_env {
     bool     mlock_memory;                     /* UTOFU_SWAP_PROTECT */
     bool     strict;                           /* UTOFU_EMU_STRICT */
     bool     lines_unordered;                  /* UTOFU_EMU_LINES */
+    bool     rehome;                           /* UTOFU_EMU_REHOME */
     uint64_t seed;                             /* UTOFU_EMU_SEED */
     uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */
 };
@@ -363,11 +366,13 @@ void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
  * each cache line (which is that of all, too). */
 enum emu_order { EMU_ORDER_NONE, EMU_ORDER_LAST, EMU_ORDER_LINES };
 
-/* emu_private.c: copy n bytes to / from addr in the peer's process, which is not
- * mapped here, so that they become visible in that order; strong: the last cache line is
+/* emu_private.c: copy n bytes to / from an offset of a region, not all of which is mapped
+ * here, so that they become visible in that order; strong: the last cache line is
  * to be read last.  SUCCESS or an MRQ error. */
-int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order);
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong, enum emu_order order);
+int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+                      enum emu_order order);
+int emu_private_read(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
+                     enum emu_order order);
 
 /* Of a put with these flags: each line is to be complete when its last word has changed
  * (2.2.10), whatever the flags, unless the VCQ's owner needs less. */
@@ -389,10 +394,34 @@ EMU_INLINE enum emu_order emu_get_order(const struct emu_vcq *vcq)
 struct emu_vma {
     bool     readable, writable; /* throughout */
     bool     shared;             /* one shared file mapping covers all of it */
+    bool     plain;              /* private mappings do: heap, anonymous memory, data of a program */
     uint64_t dev, ino, file_off; /* of addr, when shared */
     char     path[256];
 };
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
+/* The first mapping of that file that ends after an address; false: there is none.
+ * Neither of the two allocates. */
+struct emu_mapping {
+    uintptr_t begin, end;
+    uint64_t  off; /* of begin, in the file */
+    int       prot;
+};
+bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, struct emu_mapping *found);
+
+/* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered
+ * (mem_lock held) */
+struct emu_window {
+    uint64_t begin, end; /* addresses: what peers can map of the registration */
+    uint64_t dev, ino, off;
+};
+/* The window of [addr, addr + size), and a reference to it; -1: there is none */
+int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w);
+void emu_rehome_put(int home);
+/* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
+int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
+void emu_rehome_fork_prepare(void);
+void emu_rehome_fork_parent(void);
+void emu_rehome_fork_child(void);
 
 /* emu_fault.c: mappings of files that a peer may cut off (lock held) */
 void emu_fault_guard(int fd, void *base, uint64_t size);

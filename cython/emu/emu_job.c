@@ -467,6 +467,11 @@ static void forget(void)
     close_fd(&emu_g.listen_fd);
     close_fd(&emu_g.wake_fd);
     close_fd(&emu_g.self_mem_fd);
+    for (unsigned i = 0; (emu_g.shm != NULL) && (i < atomic_load(&emu_g.shm->seg_high)); i++) {
+        if (atomic_load(&emu_g.shm->seg[i].gen) & 1) {
+            close(emu_g.shm->seg[i].fd); /* the segment itself may be the parent's: it stays as it is */
+        }
+    }
     if (emu_g.control != NULL) {
         munmap(emu_g.control, sizeof(*emu_g.control));
         emu_g.control = NULL;
@@ -493,16 +498,19 @@ static void fork_prepare(void)
 {
     pthread_mutex_lock(&emu_g.mem_lock);
     pthread_mutex_lock(&emu_g.lock);
+    emu_rehome_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+    emu_rehome_fork_parent();
     pthread_mutex_unlock(&emu_g.lock);
     pthread_mutex_unlock(&emu_g.mem_lock);
 }
 
 static void fork_child(void)
 {
+    emu_rehome_fork_child(); /* first of all: until then what it writes is its parent's */
     pthread_mutex_init(&emu_g.mem_lock, NULL);
     pthread_mutex_init(&emu_g.lock, NULL);
     emu_wire_forget();
@@ -510,6 +518,13 @@ static void fork_child(void)
     if (atomic_load(&emu_g.ready)) {
         forget();
     }
+}
+
+/* When the library is loaded: so a child has its memory (emu_rehome.c) before what others
+ * do at fork. */
+static void __attribute__((constructor)) watch_forks(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 /* Leave the job: VCQs go away, peers see it. */
@@ -536,7 +551,7 @@ static void leave(void)
 
 static int join_locked(void)
 {
-    static bool hooks;
+    static bool leaving;
     int         code = UTOFU_ERR_OUT_OF_RESOURCE;
     int         lock;
 
@@ -576,10 +591,8 @@ static int join_locked(void)
         goto err_forget;
     }
     close(lock);
-    if (!hooks) {
-        hooks = true;
-        pthread_atfork(fork_prepare, fork_parent, fork_child);
-        atexit(leave);
+    if (!leaving) {
+        leaving = atexit(leave) == 0;
     }
     atomic_store_explicit(&emu_g.ready, true, memory_order_release);
     return UTOFU_SUCCESS;

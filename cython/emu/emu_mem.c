@@ -177,13 +177,22 @@ static void stag_write_end(struct emu_stag *e)
     atomic_store_explicit(&e->seq, atomic_load_explicit(&e->seq, memory_order_relaxed) + 1, memory_order_release);
 }
 
+/* The segment of a window that is most of [addr, addr + size), as seg_get */
+static int home_window(const struct emu_window *w, uintptr_t addr, size_t size)
+{
+    struct emu_vma file = {.dev = w->dev, .ino = w->ino};
+
+    return ((w->begin - addr > UINT16_MAX) || (addr + size - w->end > UINT16_MAX)) ? -1 : seg_get(&file, true);
+}
+
 static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size, unsigned long flags)
 {
     bool             writable = !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
     struct emu_stag *e        = &vcq->stags[stag];
     uint64_t         begin    = (stag < EMU_NUM_STAGS_USER) ? 0 : (uintptr_t)addr % 256;
+    struct emu_window w       = {0};
     struct emu_vma   vma;
-    int              seg = -1, code = emu_inject_reg();
+    int              seg = -1, home = -1, code = emu_inject_reg();
 
     if (code != UTOFU_SUCCESS) {
         return code;
@@ -196,8 +205,19 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     }
     if (vma.shared && !strncmp(vma.path, UNORDERED_NAME, sizeof(UNORDERED_NAME) - 1)) {
         vcq->lines_unordered = true; /* the page says no more than that: nobody maps it */
-    } else if (vma.shared) {
+        vcq->rehome          = false;
+    } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
         seg = seg_get(&vma, writable);
+        w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
+    } else {
+        home = emu_rehome_get(vcq, (uintptr_t)addr, size, &w);
+        if (home >= 0) {
+            seg = home_window(&w, (uintptr_t)addr, size);
+        }
+        if ((home >= 0) && (seg < 0)) {
+            emu_rehome_put(home);
+            home = -1;
+        }
     }
     if (emu_g.env.mlock_memory) {
         mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */
@@ -216,10 +236,12 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (seg >= 0) {
         e->seg     = (uint32_t)seg;
         e->seg_gen = atomic_load(&emu_g.shm->seg[seg].gen);
-        e->seg_off = vma.file_off;
+        e->head    = (uint16_t)(w.begin - (uintptr_t)addr);
+        e->tail    = (uint16_t)((uintptr_t)addr + size - w.end);
+        e->seg_off = w.off - e->head;
     }
     stag_write_end(e);
-    if (seg >= 0) {
+    if ((seg >= 0) && (home < 0)) {
         emu_doorbell_bind(vcq, stag, &vma, emu_g.shm->seg[seg].fd, size);
     }
     return UTOFU_SUCCESS;
@@ -230,6 +252,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     struct emu_stag *e      = &vcq->stags[stag];
     bool             shared = e->kind == EMU_MEM_SHARED;
     uint32_t         seg    = e->seg;
+    uint64_t         seg_off = e->seg_off;
 
     emu_doorbell_unbind(vcq, stag);
     if (emu_g.env.mlock_memory) {
@@ -242,7 +265,12 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     e->begin = e->end = 0;
     stag_write_end(e);
     if (shared) {
+        int home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, seg_off);
+
         seg_put(seg);
+        if (home >= 0) {
+            emu_rehome_put(home);
+        }
     }
 }
 

@@ -119,15 +119,14 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
     }
-    if (emu_likely(r->direct)) {
+    if (emu_region_direct(r, EMU_STADD_OFF(rmt_stadd), n)) {
         emu_copy((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
         if (emu_unlikely(emu_fault_seen)) {
             code = emu_region_cut_off(peer, r);
             goto failed;
         }
     } else {
-        code = emu_private_write(peer, r->base + EMU_STADD_OFF(rmt_stadd), src, n,
-                                 emu_put_order(vcq, flags));
+        code = emu_private_write(peer, r, EMU_STADD_OFF(rmt_stadd), src, n, emu_put_order(vcq, flags));
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             goto failed;
         }
@@ -476,7 +475,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
                                                 UTOFU_ERR_MRQ_LCL_MEMORY;
         goto failed;
     }
-    if (emu_likely(r->direct)) {
+    if (emu_region_direct(r, EMU_STADD_OFF(rmt_stadd), length)) {
         atomic_thread_fence(memory_order_acquire);
         emu_copy(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
         if (emu_unlikely(emu_fault_seen)) {
@@ -484,7 +483,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
             goto failed;
         }
     } else {
-        code = emu_private_read(peer, r->base + EMU_STADD_OFF(rmt_stadd), dst, length,
+        code = emu_private_read(peer, r, EMU_STADD_OFF(rmt_stadd), dst, length,
                                 (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
         if (code != UTOFU_SUCCESS) {
             goto failed;
@@ -513,8 +512,7 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
     struct emu_region *r;
     struct emu_peer   *peer;
     struct emu_vcq    *vcq;
-    uint64_t           old = 0;
-    uintptr_t          addr;
+    uint64_t           old = 0, off = EMU_STADD_OFF(rmt_stadd);
     int                code;
 
     /* STADDs are aligned as their memory is (emu_internal.h) */
@@ -533,15 +531,14 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
     if (emu_unlikely(code != UTOFU_SUCCESS)) {
         goto failed;
     }
-    addr = r->base + EMU_STADD_OFF(rmt_stadd);
-    if (emu_likely(r->direct)) {
-        old = emu_armw_direct(op, size, (void *)addr, operand, compare);
+    if (emu_region_direct(r, off, size)) {
+        old = emu_armw_direct(op, size, (void *)(r->base + off), operand, compare);
         if (emu_unlikely(emu_fault_seen)) {
             code = emu_region_cut_off(peer, r);
             goto failed;
         }
     } else {
-        code = emu_service_armw(peer, op, size, operand, compare, rmt_stadd, addr, &old);
+        code = emu_service_armw(peer, op, size, operand, compare, rmt_stadd, r->addr + off, &old);
         if (code != UTOFU_SUCCESS) {
             goto failed;
         }

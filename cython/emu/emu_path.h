@@ -183,6 +183,12 @@ EMU_INLINE int emu_remote_region(struct emu_peer *peer, uint64_t stadd, size_t l
     return UTOFU_SUCCESS;
 }
 
+/* Is [off, off + n) of the region mapped here?  The others are for emu_private.c. */
+EMU_INLINE bool emu_region_direct(const struct emu_region *r, uint64_t off, size_t n)
+{
+    return emu_likely((off - r->dbegin <= r->dspan) && (n <= r->dspan - (off - r->dbegin)));
+}
+
 /* Was the registration there until now?  Asked after memory was read: what its owner
  * has deregistered meanwhile may be anything by now, so that get fails. */
 EMU_INLINE int emu_region_still(const struct emu_region *r)

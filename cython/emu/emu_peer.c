@@ -201,6 +201,7 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
             base = NULL;
         } else {
             emu_fault_guard(fd, base, (uint64_t)st.st_size);
+            madvise(base, (size_t)st.st_size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
         }
     }
     close(fd);
@@ -288,14 +289,18 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     if (!(copy.flags & EMU_STAG_VALID) || (copy.high == 0) || (copy.end < copy.begin)) {
         return UTOFU_ERR_MRQ_RMT_STADD;
     }
-    r->direct = 1;
-    r->base   = (uintptr_t)(copy.addr - copy.begin);
+    r->addr   = copy.addr - copy.begin;
+    r->base   = (uintptr_t)r->addr;
+    r->dbegin = copy.begin;
+    r->dspan  = copy.end - copy.begin;
     if (!peer->proc->self) {
         bool  writable = !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
         void *seg      = NULL;
 
-        if (copy.kind == EMU_MEM_SHARED) {
-            uint64_t need = copy.seg_off + (copy.end - copy.begin);
+        if ((copy.kind == EMU_MEM_SHARED) && ((uint64_t)copy.head + copy.tail <= r->dspan)) {
+            uint64_t need = copy.seg_off + (r->dspan - copy.tail);
+            r->dbegin += copy.head;
+            r->dspan -= (uint64_t)copy.head + copy.tail;
             if (need >= copy.seg_off) {
                 pthread_mutex_lock(&emu_g.lock);
                 seg = peer_segment(peer->proc, copy.seg, copy.seg_gen, writable, need);
@@ -304,20 +309,21 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
         }
         if (seg != NULL) {
             r->base = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
-            populate(r->base, copy.begin, copy.end, writable);
+            populate(r->base, r->dbegin, r->dbegin + r->dspan, writable);
         } else {
-            r->direct = 0;
+            r->dbegin = UINT64_MAX; /* no offset is within 0 of it */
+            r->dspan  = 0;
         }
     }
     r->begin = copy.begin;
     r->end   = copy.end;
     r->flags = copy.flags;
-    if (r->direct && !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY) && (copy.end - copy.begin >= 8)) {
-        r->wbegin = copy.begin;
-        r->wspan  = copy.end - copy.begin;
+    if (!(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY) && (r->dspan >= 8)) {
+        r->wbegin = r->dbegin;
+        r->wspan  = r->dspan;
         r->span8  = r->wspan - 8;
     } else {
-        r->wbegin = UINT64_MAX; /* no offset is within 0 of it */
+        r->wbegin = UINT64_MAX;
         r->wspan  = 0;
         r->span8  = 0;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_private.c - put and get of memory that peers can't map: by the kernel.
+ * emu_private.c - put and get of memory that peers can't map, or not all of: by the kernel.
  *
  * Up to a few pages a write to the target's /proc/PID/mem, whose descriptor is
  * kept, is the cheaper way; above, process_vm_writev.  Both go on while the target
@@ -9,6 +9,7 @@
  * other, and what a get brings is copied once more, by us.
  */
 #include "emu_copy.h"
+#include "emu_path.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -16,6 +17,7 @@
 
 #define LINE        256u /* cache line of the machine (table 6.4) */
 #define READ_BOUNCE 16384u
+#define BOTH_ENDS   8192u /* two calls of the kernel, for the ends, are worth it from here on */
 
 /* So little, the kernel copies in order; and pieces in one call.  Where stores become
  * visible in the order of the program, those of a piece do so before those of the next;
@@ -73,7 +75,7 @@ static int write_by_cma(struct emu_peer_process *proc, uint64_t addr, const char
 }
 
 /* Into private memory of a peer. */
-int emu_private_write(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order)
+static int write_private(struct emu_peer *peer, uint64_t addr, const char *src, size_t n, enum emu_order order)
 {
     struct emu_peer_process *proc = peer->proc;
     int                      fd   = emu_peer_mem_fd(proc);
@@ -162,7 +164,7 @@ static EMU_NOINLINE int read_ordered(struct emu_peer *peer, uint64_t addr, char 
     return UTOFU_SUCCESS;
 }
 
-int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong, enum emu_order order)
+static int read_private(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, bool strong, enum emu_order order)
 {
     if (n == 0) {
         return UTOFU_SUCCESS;
@@ -170,9 +172,67 @@ int emu_private_read(struct emu_peer *peer, uint64_t addr, char *dst, size_t n, 
     if (strong && (addr / LINE != (addr + n - 1) / LINE)) {
         /* the last cache line is read after the others (6.1.3.1) */
         size_t body = (size_t)((addr + n - 1) / LINE * LINE - addr);
-        int    code = emu_private_read(peer, addr, dst, body, false, order);
-        return (code == UTOFU_SUCCESS) ? emu_private_read(peer, addr + body, dst + body, n - body, false, order) : code;
+        int    code = read_private(peer, addr, dst, body, false, order);
+        return (code == UTOFU_SUCCESS) ? read_private(peer, addr + body, dst + body, n - body, false, order) : code;
     }
     return ((order == EMU_ORDER_NONE) || (n <= ONE_STORE)) ? read_unordered(peer, addr, dst, n) :
                                                               read_ordered(peer, addr, dst, n);
+}
+
+/* Of [off, off + n), what is mapped here: *from_p to *to_p (both n: nothing worth it).  The
+ * bounds are those of pages, and so of lines: an order is kept by taking the three parts
+ * one after the other. */
+static void mapped_part(const struct emu_region *r, uint64_t off, size_t n, size_t *from_p, size_t *to_p)
+{
+    uint64_t begin = (off > r->dbegin) ? off : r->dbegin, end = r->dbegin + r->dspan;
+
+    end = (end < off + n) ? end : off + n;
+    if ((r->dspan == 0) || (begin >= end) || ((begin > off) && (end < off + n) && (end - begin < BOTH_ENDS))) {
+        *from_p = *to_p = n;
+        return;
+    }
+    *from_p = (size_t)(begin - off);
+    *to_p   = (size_t)(end - off);
+}
+
+int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+                      enum emu_order order)
+{
+    size_t from, to;
+    int    code;
+
+    mapped_part(r, off, n, &from, &to);
+    code = write_private(peer, r->addr + off, src, from, order);
+    if ((code == UTOFU_SUCCESS) && (from < to)) {
+        PIECES_BARRIER();
+        emu_copy((char *)r->base + off + from, src + from, to - from);
+        PIECES_BARRIER();
+        if (emu_fault_seen) {
+            emu_fault_seen = 0;
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
+        code = write_private(peer, r->addr + off + to, src + to, n - to, order);
+    }
+    return code;
+}
+
+int emu_private_read(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
+                     enum emu_order order)
+{
+    size_t from, to;
+    int    code;
+
+    mapped_part(r, off, n, &from, &to);
+    code = read_private(peer, r->addr + off, dst, from, strong, order);
+    if ((code == UTOFU_SUCCESS) && (from < to)) {
+        atomic_thread_fence(memory_order_seq_cst);
+        emu_copy(dst + from, (const char *)r->base + off + from, to - from);
+        atomic_thread_fence(memory_order_seq_cst);
+        if (emu_fault_seen) {
+            emu_fault_seen = 0;
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
+        code = read_private(peer, r->addr + off + to, dst + to, n - to, strong, order);
+    }
+    return code;
 }

@@ -364,15 +364,16 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
     if (code != UTOFU_SUCCESS) {
         return code;
     }
-    uintptr_t src = from->base + EMU_STADD_OFF(d->lcl_stadd), dst = to->base + EMU_STADD_OFF(d->rmt_stadd);
+    uint64_t src = EMU_STADD_OFF(d->lcl_stadd), dst = EMU_STADD_OFF(d->rmt_stadd);
+    bool     read = emu_region_direct(from, src, n), write = emu_region_direct(to, dst, n);
 
-    if (from->direct && to->direct) {
+    if (read && write) {
         atomic_thread_fence(memory_order_acquire);
-        emu_copy((char *)dst, (const char *)src, n);
+        emu_copy((char *)to->base + dst, (const char *)from->base + src, n);
         return emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
     }
-    if (from->direct) {
-        code = emu_private_write(target, dst, (const char *)src, n, EMU_ORDER_LINES);
+    if (read) {
+        code = emu_private_write(target, to, dst, (const char *)from->base + src, n, EMU_ORDER_LINES);
     } else {
         char *bounce = malloc(BOUNCE);
 
@@ -380,13 +381,13 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
         for (size_t done = 0; (code == UTOFU_SUCCESS) && (done < n);) {
             size_t k = (n - done < BOUNCE) ? n - done : BOUNCE;
 
-            if (emu_private_read(owner, src + done, bounce, k, strong, EMU_ORDER_NONE) != UTOFU_SUCCESS) {
+            if (emu_private_read(owner, from, src + done, bounce, k, strong, EMU_ORDER_NONE) != UTOFU_SUCCESS) {
                 code = UTOFU_ERR_TCQ_MEMORY;
-            } else if (to->direct) {
-                emu_copy((char *)dst + done, bounce, k);
+            } else if (write) {
+                emu_copy((char *)to->base + dst + done, bounce, k);
                 code = emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
             } else {
-                code = emu_private_write(target, dst + done, bounce, k, EMU_ORDER_LINES);
+                code = emu_private_write(target, to, dst + done, bounce, k, EMU_ORDER_LINES);
             }
             done += k;
         }

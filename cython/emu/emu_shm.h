@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  3u
+#define EMU_SHM_VERSION  4u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -255,7 +255,7 @@ struct emu_stag {
     uint32_t         refs;    /* utofu_reg_mem calls (owner's use) */
     uint64_t         seg_off; /* ... and where addr is in it */
     uint32_t         high;    /* EMU_STADD_HIGH of its STADDs; 0: not registered */
-    uint32_t         pad;
+    uint16_t         head, tail; /* ... but for so many bytes at its ends, which are private */
 };
 #define EMU_STAG_VALID 0x80000000u
 

@@ -4,16 +4,18 @@
  * written, and is it a shared mapping of a file that peers can map too.
  *
  * Asked once per registration.  The PROCMAP_QUERY ioctl (Linux 6.11) answers in
- * under a microsecond; /proc/self/maps is the way elsewhere.
+ * under a microsecond; /proc/self/maps is the way elsewhere.  Nothing here allocates:
+ * a child asks right after fork.
  */
 #include "emu_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -28,21 +30,66 @@ struct procmap_query {
 #define PROCMAP_QUERY_IOCTL _IOWR('f', 17, struct procmap_query)
 #define VMA_READABLE 1u
 #define VMA_WRITABLE 2u
+#define VMA_EXEC     4u
 #define VMA_SHARED   8u
+#define OR_NEXT      16u /* of query_flags: the next mapping, when none is there */
 
 struct vma_piece {
     uint64_t start, end, offset, dev, ino;
-    bool     readable, writable, shared;
+    bool     readable, writable, exec, shared;
     char     path[256];
 };
 
-/* The mapping that holds addr, by ioctl.  0: found, 1: none, -1: can't ask */
-static int piece_by_ioctl(int fd, uint64_t addr, struct vma_piece *p)
+/* /proc/self/maps, line by line */
+struct maps {
+    int    fd;
+    size_t at, have;
+    bool   as_text;
+    char   buf[4096];
+};
+
+static bool maps_open(struct maps *m)
+{
+    m->fd      = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    m->at      = m->have = 0;
+    m->as_text = false;
+    return m->fd >= 0;
+}
+
+/* The next line without its end, cut to size; false: there is none */
+static bool maps_line(struct maps *m, char *line, size_t size)
+{
+    size_t n = 0;
+
+    for (;;) {
+        if (m->at == m->have) {
+            ssize_t k = read(m->fd, m->buf, sizeof(m->buf));
+            if (k <= 0) {
+                return false;
+            }
+            m->at   = 0;
+            m->have = (size_t)k;
+        }
+        char c = m->buf[m->at++];
+        if (c == '\n') {
+            line[n] = '\0';
+            return true;
+        }
+        if (n + 1 < size) {
+            line[n++] = c;
+        }
+    }
+}
+
+/* The mapping that holds addr, or, with or_next, that ends first after it, by ioctl.
+ * 0: found, 1: none, -1: can't ask */
+static int piece_by_ioctl(int fd, uint64_t addr, bool or_next, struct vma_piece *p)
 {
     struct procmap_query q;
 
     memset(&q, 0, sizeof(q));
     q.size          = sizeof(q);
+    q.query_flags   = or_next ? OR_NEXT : 0;
     q.query_addr    = addr;
     q.vma_name_size = sizeof(p->path);
     q.vma_name_addr = (uint64_t)(uintptr_t)p->path;
@@ -57,89 +104,130 @@ static int piece_by_ioctl(int fd, uint64_t addr, struct vma_piece *p)
     p->ino      = q.inode;
     p->readable = (q.vma_flags & VMA_READABLE) != 0;
     p->writable = (q.vma_flags & VMA_WRITABLE) != 0;
+    p->exec     = (q.vma_flags & VMA_EXEC) != 0;
     p->shared   = (q.vma_flags & VMA_SHARED) != 0;
     return 0;
 }
 
-/* The same from the text; reads on from where the last call stopped */
-static int piece_by_text(FILE *f, uint64_t addr, struct vma_piece *p)
+/* A number of the line, and what ends it, are taken off its front */
+static uint64_t number(char **line_p, int base)
 {
-    char line[512], perms[8];
+    uint64_t v = strtoull(*line_p, line_p, base);
 
-    while (fgets(line, sizeof(line), f) != NULL) {
+    *line_p += (**line_p != '\0');
+    return v;
+}
+
+/* The same from the text; reads on from where the last call stopped */
+static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma_piece *p)
+{
+    char line[512], *at;
+
+    while (maps_line(m, line, sizeof(line))) {
         unsigned maj, min;
-        int      used = 0;
 
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &p->start, &p->end, perms,
-                   &p->offset, &maj, &min, &p->ino, &used) < 7) {
-            continue;
-        }
+        at       = line; /* begin-end perms offset maj:min inode path */
+        p->start = number(&at, 16);
+        p->end   = number(&at, 16);
         if (p->end <= addr) {
             continue;
         }
-        if (p->start > addr) {
+        if ((p->start > addr) && !or_next) {
             return 1;
         }
-        p->dev      = makedev(maj, min);
-        p->readable = perms[0] == 'r';
-        p->writable = perms[1] == 'w';
-        p->shared   = perms[3] == 's';
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(p->path, sizeof(p->path), "%.255s", line + used);
+        if (strlen(at) < 5) {
+            return 1;
+        }
+        p->readable = at[0] == 'r';
+        p->writable = at[1] == 'w';
+        p->exec     = at[2] == 'x';
+        p->shared   = at[3] == 's';
+        at += 5;
+        p->offset = number(&at, 16);
+        maj       = (unsigned)number(&at, 16);
+        min       = (unsigned)number(&at, 16);
+        p->dev    = makedev(maj, min);
+        p->ino    = number(&at, 10);
+        at += strspn(at, " ");
+        memcpy(p->path, at, strnlen(at, sizeof(p->path) - 1) + 1);
+        p->path[sizeof(p->path) - 1] = '\0';
         return 0;
     }
     return 1;
+}
+
+static int next_piece(struct maps *m, uint64_t addr, bool or_next, struct vma_piece *p)
+{
+    int ret = m->as_text ? -1 : piece_by_ioctl(m->fd, addr, or_next, p);
+
+    if (ret < 0) {
+        m->as_text = true;
+        ret        = piece_by_text(m, addr, or_next, p);
+    }
+    return ret;
+}
+
+/* Memory of the process alone: heap, anonymous, data of a program; not a stack */
+static bool is_plain(const struct vma_piece *p)
+{
+    return p->readable && p->writable && !p->exec && !p->shared &&
+           ((p->path[0] != '[') || !strcmp(p->path, "[heap]") || !strncmp(p->path, "[anon:", 6));
 }
 
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
 {
     uint64_t         pos = addr, end = (uint64_t)addr + size;
     struct vma_piece p;
-    FILE            *text = NULL;
+    struct maps      m;
     bool             first = true;
-    int              fd, ret;
 
     memset(vma, 0, sizeof(*vma));
-    if (end < pos) {
+    if ((end < pos) || !maps_open(&m)) {
         return false;
     }
-    fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    while (pos < end) {
-        ret = (text == NULL) ? piece_by_ioctl(fd, pos, &p) : piece_by_text(text, pos, &p);
-        if (ret < 0) {
-            text = fdopen(fd, "r");
-            if (text == NULL) {
-                break;
-            }
-            continue;
-        }
-        if (ret > 0) {
-            break; /* a hole */
-        }
+    while ((pos < end) && (next_piece(&m, pos, false, &p) == 0)) {
         if (first) {
             vma->readable = p.readable;
             vma->writable = p.writable;
+            vma->plain    = is_plain(&p);
             vma->shared   = p.shared && (p.ino != 0);
             vma->dev      = p.dev;
             vma->ino      = p.ino;
             vma->file_off = p.offset + (pos - p.start);
-            snprintf(vma->path, sizeof(vma->path), "%s", p.path);
+            memcpy(vma->path, p.path, sizeof(vma->path));
             first = false;
         } else {
             vma->readable = vma->readable && p.readable;
             vma->writable = vma->writable && p.writable;
+            vma->plain    = vma->plain && is_plain(&p);
             vma->shared   = vma->shared && p.shared && (p.dev == vma->dev) && (p.ino == vma->ino) &&
                             (p.offset + (pos - p.start) == vma->file_off + (pos - addr));
         }
         pos = p.end;
     }
-    if (text != NULL) {
-        fclose(text);
-    } else {
-        close(fd);
-    }
+    close(m.fd);
     return pos >= end;
+}
+
+bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, struct emu_mapping *found_p)
+{
+    uint64_t         pos = after;
+    struct vma_piece p;
+    struct maps      m;
+    bool             found = false;
+
+    if (!maps_open(&m)) {
+        return false;
+    }
+    while (!found && (next_piece(&m, pos, true, &p) == 0)) {
+        found = (p.ino == ino) && (p.dev == dev);
+        pos   = p.end;
+    }
+    close(m.fd);
+    if (found) {
+        *found_p = (struct emu_mapping){(uintptr_t)p.start, (uintptr_t)p.end, p.offset,
+                                        (p.readable ? PROT_READ : 0) | (p.writable ? PROT_WRITE : 0) |
+                                                (p.exec ? PROT_EXEC : 0)};
+    }
+    return found;
 }

@@ -160,14 +160,13 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
     if (op->buf == NULL) {
         return UTOFU_ERR_MRQ_OTHER;
     }
-    op->carried.mapped = r->direct;
-    if (r->direct) {
+    op->carried.mapped = emu_region_direct(r, EMU_STADD_OFF(op->desc.rmt_stadd), op->desc.length);
+    if (op->carried.mapped) {
         atomic_thread_fence(memory_order_acquire);
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
         return emu_fault_seen ? emu_region_cut_off(peer, r) : emu_region_still(r);
     }
-    code = emu_private_read(peer, r->base + EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true,
-                            EMU_ORDER_NONE);
+    code = emu_private_read(peer, r, EMU_STADD_OFF(op->desc.rmt_stadd), op->buf, op->desc.length, true, EMU_ORDER_NONE);
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 
@@ -177,8 +176,8 @@ static void pad(const struct emu_desc *d, const struct emu_region *r)
     uint64_t from = EMU_STADD_OFF(d->rmt_stadd), to = from + d->length, begin = from / LINE * LINE;
     uint64_t end = (to + LINE - 1) / LINE * LINE;
 
-    begin = (begin > r->begin) ? begin : r->begin;
-    end   = (end < r->end) ? end : r->end;
+    begin = (begin > r->dbegin) ? begin : r->dbegin;
+    end   = (end < r->dbegin + r->dspan) ? end : r->dbegin + r->dspan;
     memset((char *)r->base + begin, POISON, from - begin);
     memset((char *)r->base + to, POISON, end - to);
 }
@@ -197,16 +196,15 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
     if ((code != UTOFU_SUCCESS) || (from == to)) {
         return code;
     }
-    op->carried.mapped = r->direct;
-    if (r->direct) {
+    op->carried.mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
+    if (op->carried.mapped) {
         if (w->strict && (d->kind == EMU_OP_PIGGYBACK) && (d->flags & UTOFU_ONESIDED_FLAG_PADDING) && (from == 0)) {
             pad(d, r);
         }
         emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
         return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
     }
-    code = emu_private_write(peer, r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from,
-                             EMU_ORDER_LINES);
+    code = emu_private_write(peer, r, EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from, EMU_ORDER_LINES);
     atomic_thread_fence(memory_order_seq_cst);
     return code;
 }
