@@ -7,9 +7,11 @@ memory.  The kernel kernels/raw_utofu.c does what ucx_perftest does: the same
 ping-pong with a look at the last byte, the same stream of operations.  Peers are
 stock ucx_perftest and, for memory from malloc, kernels/uct_put.c on cma with the
 same memory; the best peer counts.  The time of an empty poll is held against a
-number of nanoseconds.  "lines unordered": with UTOFU_EMU_LINES=unordered, because cma
-promises no order of cache lines either.  "kernel alone" has no bound: it is pwrite to /proc/PID/mem,
-which is how small puts reach such memory, against process_vm_writev, which is cma.
+number of nanoseconds.  "kept private": with UTOFU_EMU_REHOME=0, the way of memory that the
+emulator may not make a mapping of; "lines unordered": and with UTOFU_EMU_LINES=unordered,
+because cma promises no order of cache lines either.  "kernel alone" has no bound: it is
+pwrite to /proc/PID/mem, which is how small puts reach such memory, against
+process_vm_writev, which is cma.
 
 The exit code is 0 when all bounds hold, 1 when one does not.
 """
@@ -106,39 +108,49 @@ def rates(bench):
 
 
 def malloc_latency(bench):
-    """Put ping-pong into memory that only the kernel can reach."""
+    """Put ping-pong into memory that the program has from malloc."""
 
-    def case(size, how, memory, bound, order=(), stock=False, lines=True):
+    def case(size, how, memory, bound, order=(), stock=False, kept=False, lines=True):
         where = {"malloc-page": "1 page", "malloc": "2 pages"}[memory]
-        text = "malloc" + ("" if lines else ", lines unordered")
+        text = "malloc" + (", kept private" if kept else "")
+        text += "" if lines else ", lines unordered"
         text += f": lat {size_text(size)} {how}"
         if size == 4096:
             text += " strong" if order else f", {where}"
         peers = {"cma": bench.kernel("uct_put", memory, size, "lat", "cma", "memory")}
         if stock:
             peers["cma stock"] = bench.tool("put_lat", "cma", size, "zcopy", "latency")
-        variables = () if lines else (("UTOFU_EMU_LINES", "unordered"),)
+        variables = (("UTOFU_EMU_REHOME", "0"),) if kept else ()
+        variables += () if lines else (("UTOFU_EMU_LINES", "unordered"),)
         ours = bench.kernel(
             "raw_utofu", memory, size, "lat", how, *order, variables=variables
         )
         return Case(text, "s", bound, ours, peers)
 
     big = (64 << 10, 256 << 10, 1 << 20)
+
+    def all_sizes(**what):
+        return [
+            *(
+                case(size, how_to_put(size), "malloc-page", 0.7, stock=True, **what)
+                for size in (8, 64, 512, 4096)
+            ),
+            case(8, "put", "malloc-page", 0.7, stock=True, **what),
+            case(4096, "put", "malloc", 0.7, **what),
+            # cma gives no order: this line pays for what its peer does not have
+            case(4096, "put", "malloc-page", 1.3, ("strong",), stock=True, **what),
+            *(case(size, "put", "malloc", 1.0, **what) for size in big),
+        ]
+
     return [
-        *(
-            case(size, how_to_put(size), "malloc-page", 0.7, stock=True)
-            for size in (8, 64, 512, 4096)
-        ),
-        case(8, "put", "malloc-page", 0.7, stock=True),
-        case(4096, "put", "malloc", 0.7),
-        # cma gives no order: this line pays for what its peer does not have
-        case(4096, "put", "malloc-page", 1.3, ("strong",), stock=True),
-        *(case(size, "put", "malloc", 1.0) for size in big),
+        *all_sizes(),
+        # where the emulator may not move it: only the kernel can reach it
+        *all_sizes(kept=True),
         # up to 64 B it is the same
-        case(512, "put", "malloc-page", 0.7, stock=True, lines=False),
-        case(4096, "put", "malloc-page", 0.7, stock=True, lines=False),
-        case(4096, "put", "malloc", 0.7, lines=False),
-        *(case(size, "put", "malloc", 1.0, lines=False) for size in big),
+        case(512, "put", "malloc-page", 0.7, stock=True, kept=True, lines=False),
+        case(4096, "put", "malloc-page", 0.7, stock=True, kept=True, lines=False),
+        case(4096, "put", "malloc", 0.7, kept=True, lines=False),
+        *(case(size, "put", "malloc", 1.0, kept=True, lines=False) for size in big),
     ]
 
 

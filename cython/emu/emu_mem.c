@@ -232,7 +232,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     e->refs  = 1;
     e->flags = (uint32_t)flags | EMU_STAG_VALID;
     e->high  = EMU_STADD_HIGH(emu_stadd(vcq->cmp, stag, 0));
-    e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : EMU_MEM_SHARED;
+    e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : (home < 0) ? EMU_MEM_SHARED : EMU_MEM_MOVED;
     if (seg >= 0) {
         e->seg     = (uint32_t)seg;
         e->seg_gen = atomic_load(&emu_g.shm->seg[seg].gen);
@@ -250,7 +250,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
 static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
 {
     struct emu_stag *e      = &vcq->stags[stag];
-    bool             shared = e->kind == EMU_MEM_SHARED;
+    bool             shared = e->kind != EMU_MEM_PRIVATE;
     uint32_t         seg    = e->seg;
     uint64_t         seg_off = e->seg_off;
 

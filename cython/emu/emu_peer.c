@@ -297,7 +297,11 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
         bool  writable = !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
         void *seg      = NULL;
 
-        if ((copy.kind == EMU_MEM_SHARED) && ((uint64_t)copy.head + copy.tail <= r->dspan)) {
+        if (copy.kind == EMU_MEM_MOVED) {
+            /* no system call tells that the process has another program by now */
+            emu_peer_is_there(peer->proc);
+        }
+        if (((copy.kind == EMU_MEM_SHARED) || (copy.kind == EMU_MEM_MOVED)) && ((uint64_t)copy.head + copy.tail <= r->dspan)) {
             uint64_t need = copy.seg_off + (r->dspan - copy.tail);
             r->dbegin += copy.head;
             r->dspan -= (uint64_t)copy.head + copy.tail;

@@ -34,12 +34,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SLOTS         512u
 #define SLOT_SIZE     ((uint64_t)512 << 20)
 #define SLOT_FIRST    ((uint64_t)128 << 20)  /* where in it the first page is; others come before and behind */
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
+#define SELF_SIZE     2304u                  /* what the C library has for a thread begins at its pthread_t */
 #define CHUNK         ((size_t)1 << 20)      /* copied before the old pages are given back */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
@@ -195,7 +197,9 @@ static bool home_open(void)
     return home.fd >= 0;
 }
 
-/* Copy, then map over it, so much at a time.  Returns where it ended. */
+/* Copy, then map over it, so much at a time.  Returns where it ended.  By system calls
+ * themselves: sanitizers would find fault with what is between blocks, and who watches
+ * mappings (registration caches) is not concerned, as nothing is pinned. */
 static uintptr_t move_in(uintptr_t lo, uintptr_t hi, uint64_t off)
 {
     sigset_t  all, old;
@@ -207,14 +211,14 @@ static uintptr_t move_in(uintptr_t lo, uintptr_t hi, uint64_t off)
         size_t n = (hi - at < CHUNK) ? hi - at : CHUNK, done = 0;
 
         while (done < n) {
-            ssize_t k = pwrite(home.fd, (const void *)(at + done), n - done, (off_t)(off + (at - lo) + done));
+            long k = syscall(SYS_pwrite64, home.fd, at + done, n - done, (long)(off + (at - lo) + done));
             if (k <= 0) {
                 goto out;
             }
             done += (size_t)k;
         }
-        if (mmap((void *)at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, home.fd,
-                 (off_t)(off + (at - lo))) == MAP_FAILED) {
+        if (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, home.fd,
+                    (long)(off + (at - lo))) == -1) {
             goto out;
         }
         at += n;
@@ -241,7 +245,7 @@ static bool move_out(const struct emu_mapping *m)
         done += (size_t)k;
     }
     if ((done < n) || mprotect(copy, n, m->prot) ||
-        (mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)m->begin) == MAP_FAILED)) {
+        (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) == -1)) {
         munmap(copy, n);
         return false;
     }
@@ -312,12 +316,12 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
 static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi)
 {
     char           stack;
-    uintptr_t      here = (uintptr_t)&stack, tls = (uintptr_t)&errno, near = page_size();
+    uintptr_t      here = (uintptr_t)&stack, tls = (uintptr_t)&errno, self = (uintptr_t)pthread_self();
     struct emu_vma vma;
 
     /* not what the caller runs on, nor what the kernel writes for a thread by itself */
     if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
-        ((tls + near >= lo) && (tls < hi + near)) || registered(lo, hi) || !quiescent() || !home_open()) {
+        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi)) || registered(lo, hi) || !quiescent() || !home_open()) {
         return lo;
     }
     return move_in(lo, hi, slot_offset(i, lo));

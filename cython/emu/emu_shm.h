@@ -239,7 +239,8 @@ struct emu_vcq_block {
 
 enum emu_mem_kind {
     EMU_MEM_PRIVATE, /* reached by system calls ("kind M") */
-    EMU_MEM_SHARED   /* in a shared mapping that peers map ("kind H") */
+    EMU_MEM_SHARED,  /* in a shared mapping that peers map ("kind H") */
+    EMU_MEM_MOVED    /* private, but for its being in a memfd (emu_rehome.c, "kind R") */
 };
 
 /* One registration.  Written by its owner only, under a sequence lock. */

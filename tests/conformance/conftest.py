@@ -128,11 +128,12 @@ def _group_exists(pid: int) -> bool:
 def run_program(utofu_library, request):
     """Run a test program in its own process group and job; leave nothing behind."""
 
-    def run(program: Path, *args: str, timeout: float = 100) -> Run:
+    def run(program: Path, *args: str, timeout: float = 100, **variables: str) -> Run:
         env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
         # The manual's defaults hold; other runs on this host are not concerned.
         env["UTOFU_EMU_JOB"] = f"conformance-{os.getpid()}-{abs(hash(request.node.nodeid))}"
         env["CONF_BACKEND"] = "machine" if utofu_library.machine else "emulator"
+        env.update(variables)
         process = subprocess.Popen(
             [str(program), *args],
             env=env,

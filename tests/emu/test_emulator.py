@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+TEST = re.compile(r"CONF_TEST\(\"\w+\", (\w+),")
 NAMES = sorted(
-    name
-    for source in (HERE / "c").glob("*.c")
-    for name in re.findall(r"CONF_TEST\(\"\w+\", (\w+),", source.read_text())
+    name for source in (HERE / "c").glob("*.c") for name in TEST.findall(source.read_text())
 )
+REHOME = TEST.findall((HERE / "c" / "emu_rehome.c").read_text())
 
 
 def environment(job, **extra):
@@ -49,6 +49,12 @@ def test_emulator(emu_tests, name):
     run(emu_tests, name)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in REHOME])
+def test_emulator_by_the_kernel(emu_tests, name):
+    """The same with private memory left where it is."""
+    run(emu_tests, name, UTOFU_EMU_REHOME="0")
+
+
 def test_a_wrong_variable_is_said(emu_tests):
     done = subprocess.run(
         [emu_tests, "lines_wrong_variable"],
@@ -58,6 +64,17 @@ def test_a_wrong_variable_is_said(emu_tests):
         timeout=60,
     )
     assert 'UTOFU_EMU_LINES="sideways" is neither ordered nor unordered' in done.stderr
+
+
+def test_a_wrong_word_for_rehome_is_said(emu_tests):
+    done = subprocess.run(
+        [emu_tests, "lines_wrong_variable"],
+        env=environment("rehome", UTOFU_EMU_REHOME="sometimes"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert 'UTOFU_EMU_REHOME="sometimes" is neither auto nor 0' in done.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

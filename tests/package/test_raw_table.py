@@ -40,11 +40,11 @@ def run_script(processes, tmp_path, script, only, *options):
 @pytest.mark.parametrize(
     ("only", "count"),
     [
-        ("lat 8 B", 4),
+        ("lat 8 B", 6),
         ("lat+notice 4 KiB", 1),
         ("rate+notice 8 B piggyback8", 1),
         ("rate 8 B", 2),
-        ("4 KiB put strong", 1),
+        ("4 KiB put strong", 2),
         ("malloc: lat 64 KiB", 1),
         ("kernel alone", 3),
         ("empty poll", 4),
@@ -86,12 +86,21 @@ class NamesOnly:
 def test_raw_bounds_and_peers(perf_module):
     bench = NamesOnly()
     cases = perf_module("raw_table").make_cases(bench)
-    unordered = [c.ours[1:] for c in cases if "lines unordered" in c.name]
-    environment = {"UTOFU_EMU_LINES": "unordered"}
-    assert bench.with_variables == [(ours, environment) for ours in unordered]
-    # each is measured with the lines in order as well
-    ordered = [c.ours[1:] for c in cases if "lines unordered" not in c.name]
+    kept = [c for c in cases if "kept private" in c.name]
+    unordered = [c.ours[1:] for c in kept if "lines unordered" in c.name]
+    environment = {"UTOFU_EMU_REHOME": "0"}
+    assert bench.with_variables == [
+        (
+            case.ours[1:],
+            environment
+            | ({"UTOFU_EMU_LINES": "unordered"} if "lines" in case.name else {}),
+        )
+        for case in kept
+    ]
+    # each is measured with the lines in order, and where memory may be moved, as well
+    ordered = [c.ours[1:] for c in kept if "lines unordered" not in c.name]
     assert len(unordered) == 6 and set(unordered) <= set(ordered)
+    assert ordered == [c.ours[1:] for c in cases if c.name.startswith("malloc: ")]
     assert len({case.name for case in cases}) == len(cases)
     alone = [case for case in cases if case.bound is None]
     assert [case.ours[1:3] for case in alone[:2]] == [("kernel_put", "malloc-page")] * 2

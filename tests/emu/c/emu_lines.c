@@ -38,6 +38,7 @@ static void without_lines(bool by_page)
 
     conf_timeout(60);
     conf_pin();
+    setenv("UTOFU_EMU_REHOME", "0", 1); /* by the kernel, not by stores */
     conf_vcq_open(&vcq, 0, 0);
     if (by_page) {
         int   fd   = memfd_create(TOFU_UNORDERED_MEMFD, MFD_CLOEXEC);

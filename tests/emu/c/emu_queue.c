@@ -144,6 +144,7 @@ CONF_TEST("queue", test_emu_armw_target_killed, 2,
     uint64_t               *word = calloc(8, 8);
     double                  t;
 
+    setenv("UTOFU_EMU_REHOME", "0", 1); /* by the thread of the target */
     conf_vcq_open(&vcq, 0, 0);
     conf_reg_all(&vcq, word, 64, stadds);
     if (conf_rank == 0) {
