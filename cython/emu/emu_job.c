@@ -511,8 +511,8 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     emu_rehome_fork_child(); /* first of all: until then what it writes is its parent's */
-    pthread_mutex_init(&emu_g.mem_lock, NULL);
-    pthread_mutex_init(&emu_g.lock, NULL);
+    pthread_mutex_unlock(&emu_g.lock); /* of the one thread that there is, which took them */
+    pthread_mutex_unlock(&emu_g.mem_lock);
     emu_wire_forget();
     emu_dontfork_forget();
     if (atomic_load(&emu_g.ready)) {

@@ -151,7 +151,8 @@ static bool quiescent(void)
     return !descriptors_hold_pages();
 }
 
-/* Some VCQ's registration has a byte there: a peer may be writing it. */
+/* Some VCQ's registration has a byte there: a peer may be writing it.  Asked by the only
+ * thread (quiescent): VCQs come and go under other locks than ours. */
 static bool registered(uintptr_t lo, uintptr_t hi)
 {
     unsigned seen = 0;
@@ -321,7 +322,7 @@ static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi)
 
     /* not what the caller runs on, nor what the kernel writes for a thread by itself */
     if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
-        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi)) || registered(lo, hi) || !quiescent() || !home_open()) {
+        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi)) || !quiescent() || registered(lo, hi) || !home_open()) {
         return lo;
     }
     return move_in(lo, hi, slot_offset(i, lo));
