@@ -399,8 +399,10 @@ struct emu_vma {
     char     path[256];
 };
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
+/* Is anything mapped whose name begins so?  (Or nobody can say.) */
+bool emu_vma_named(const char *path);
 /* The first mapping of that file that ends after an address; false: there is none.
- * Neither of the two allocates. */
+ * None of the three allocates. */
 struct emu_mapping {
     uintptr_t begin, end;
     uint64_t  off; /* of begin, in the file */

@@ -4,8 +4,9 @@
  *
  * A registration is a line in the VCQ's STag table, which peers read.  Memory
  * that is a shared mapping of a memfd or file is recognised here and described
- * by that file, so that peers map it and use plain loads and stores; any other
- * memory is described by its address, and peers use system calls.
+ * by that file, so that peers map it and use plain loads and stores; private memory
+ * becomes such a mapping where that can be done (emu_rehome.c); any other memory is
+ * described by its address, and peers use system calls.
  */
 #include "emu_internal.h"
 #include "emu_modes.h"

@@ -18,6 +18,8 @@
  *  - A child has its own copy (fork): it makes it before it does anything else, and the parent
  *    waits for it.
  *
+ * Programs that register and deregister all the time stay without: see affordable().
+ *
  * Whole pages are moved, with what else is on them.  The memfd is sparse.  Pages that hang
  * together have a slot of it, far longer than what may be in it, so that a mapping that grows
  * (mremap) does not reach another's.
@@ -35,12 +37,15 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SLOTS         512u
 #define SLOT_SIZE     ((uint64_t)512 << 20)
 #define SLOT_FIRST    ((uint64_t)128 << 20)  /* where in it the first page is; others come before and behind */
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
+#define SPENT_FREE    500000000u             /* ns that moving may take, ... */
+#define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
 #define SELF_SIZE     2304u                  /* what the C library has for a thread begins at its pthread_t */
 #define CHUNK         ((size_t)1 << 20)      /* copied before the old pages are given back */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
@@ -55,10 +60,26 @@ struct slot {
 static struct {
     int         fd; /* -1: none yet, -2: it can't be made */
     uint64_t    dev, ino;
+    uint64_t    begun, spent; /* ns: when the first was moved, and what moving has taken since */
     unsigned    next, used, left; /* where to look for a free one; how many; where for one to leave */
     int         child[2]; /* pipe: a child closes it when its memory is its own */
     struct slot slot[SLOTS];
 } home = {.fd = -1, .child = {-1, -1}};
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* To move pays when they are used for long.  A program that registers for each transfer
+ * is not to spend its time here. */
+static bool affordable(void)
+{
+    return home.spent <= SPENT_FREE + (now() - home.begun) / SPENT_SHARE;
+}
 
 static uintptr_t page_size(void)
 {
@@ -145,7 +166,8 @@ static bool quiescent(void)
         return false;
     }
     /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
-    if ((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) {
+    if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
+        emu_vma_named("/[aio]")) {
         return false;
     }
     return !descriptors_hold_pages();
@@ -318,14 +340,18 @@ static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi)
 {
     char           stack;
     uintptr_t      here = (uintptr_t)&stack, tls = (uintptr_t)&errno, self = (uintptr_t)pthread_self();
+    uint64_t       start = now();
     struct emu_vma vma;
 
     /* not what the caller runs on, nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
+    if (!affordable() || !emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
         ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi)) || !quiescent() || registered(lo, hi) || !home_open()) {
         return lo;
     }
-    return move_in(lo, hi, slot_offset(i, lo));
+    home.begun = home.begun ? home.begun : start;
+    hi         = move_in(lo, hi, slot_offset(i, lo));
+    home.spent += now() - start;
+    return hi;
 }
 
 static int slot_make(uintptr_t lo, uintptr_t hi)
@@ -394,7 +420,8 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
 void emu_rehome_put(int i)
 {
     if (--home.slot[i].refs == 0) {
-        bool may = quiescent();
+        uint64_t start = now();
+        bool     may   = quiescent();
 
         slot_leave((unsigned)i, may);
         for (unsigned k = 0; k < SLOTS; k++) { /* and one that could not go before */
@@ -405,6 +432,7 @@ void emu_rehome_put(int i)
                 break;
             }
         }
+        home.spent += now() - start;
     }
 }
 

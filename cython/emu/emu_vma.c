@@ -209,6 +209,24 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
     return pos >= end;
 }
 
+bool emu_vma_named(const char *path)
+{
+    uint64_t         pos = 0;
+    struct vma_piece p;
+    struct maps      m;
+    bool             found = false;
+
+    if (!maps_open(&m)) {
+        return true; /* for all we know */
+    }
+    while (!found && (next_piece(&m, pos, true, &p) == 0)) {
+        found = strncmp(p.path, path, strlen(path)) == 0;
+        pos   = p.end;
+    }
+    close(m.fd);
+    return found;
+}
+
 bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, struct emu_mapping *found_p)
 {
     uint64_t         pos = after;

@@ -264,8 +264,8 @@ static void stays(struct pair *p, void *addr, size_t n, const char *why)
 }
 
 CONF_TEST("rehome", conditions, 2,
-          "memory stays where it is while there is another thread, locked memory, an io_uring or a device, when it is "
-          "the stack, or too much")
+          "memory stays where it is while there is another thread, locked memory, an io_uring, an aio context or a "
+          "device, when it is the stack, or too much")
 {
     struct pair  p;
     char        *block = malloc(BYTES), frame[BYTES];
@@ -289,6 +289,11 @@ CONF_TEST("rehome", conditions, 2,
     if (fd >= 0) {
         stays(&p, block, BYTES, "an io_uring");
         close(fd);
+    }
+    unsigned long context = 0;
+    if (syscall(SYS_io_setup, 1, &context) == 0) {
+        stays(&p, block, BYTES, "an aio context");
+        syscall(SYS_io_destroy, context);
     }
     fd = open("/dev/fuse", O_RDWR);
     if (fd >= 0) {
@@ -589,6 +594,32 @@ CONF_TEST("rehome", heap_in_use, 2,
         }
     }
     CONF_CHECK((conf_rank == 0) || (home_bytes() == 0), "%" PRIu64 " bytes are left", home_bytes());
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", churn_ends_it, 2,
+          "a program that registers for each transfer is left with its memory where it is, before long")
+{
+    enum { CYCLES = 1000000 };
+    struct pair p;
+    char       *block = malloc(BYTES);
+    unsigned    n     = 0;
+
+    pair_open(&p);
+    if (conf_rank == 1) {
+        bool moved = true;
+
+        for (n = 0; (n < CYCLES) && moved; n++) {
+            utofu_stadd_t stadd = conf_reg(&p.vcq, block, BYTES, 0);
+
+            moved = (n % 100 != 0) || is_home(block, NULL);
+            CONF_CHECK((n > 0) || moved, "not moved at first");
+            conf_dereg(&p.vcq, stadd);
+        }
+        CONF_CHECK(!moved, "moved %u times", n);
+    }
+    stays(&p, block, BYTES, "churn");
+    free(block);
     pair_close(&p);
 }
 
