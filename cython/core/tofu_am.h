@@ -127,7 +127,8 @@ typedef struct tofu_mailbox {
     uint64_t         pad;
 } tofu_mailbox_t;
 
-enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2 };
+/* GONE: who was asked is not there any more, somebody else has its VCQ */
+enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2, TOFU_ANSWER_GONE = 3 };
 
 #define TOFU_PERMIT_REVOKE (1ull << 24)
 #define TOFU_PERMIT_KEY    0xffffffull
@@ -138,11 +139,16 @@ typedef struct tofu_entry {
     uint64_t         magic; /* TOFU_REQUEST_MAGIC << 32 | TOFU_REQUEST_* */
     uint64_t         who;   /* mailbox << 32 | nonce */
     uint64_t         vcq_id;
-    uint64_t         check; /* magic ^ who ^ vcq_id */
+    uint64_t         check; /* magic ^ who ^ vcq_id ^ incarnation of who is asked */
     uint64_t         pad[3];
 } tofu_entry_t;
 
-enum { TOFU_REQUEST_GRANT = 1, TOFU_REQUEST_RELEASE = 2 };
+/* STALE is never sent: what a request is that is meant for who had the VCQ before */
+enum {
+    TOFU_REQUEST_GRANT   = 1,
+    TOFU_REQUEST_RELEASE = 2,
+    TOFU_REQUEST_STALE   = 3
+};
 
 #define TOFU_REQUEST_MAGIC 0x75667271ull
 #define TOFU_CLAIM_KEY     0x9e3779b97f4a7c15ull

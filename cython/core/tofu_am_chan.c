@@ -318,7 +318,7 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
     body[0] = (TOFU_REQUEST_MAGIC << 32) | chan->request;
     body[1] = ((uint64_t)chan->mailbox_index << 32) | chan->nonce;
     body[2] = iface->vcq_id;
-    body[3] = body[0] ^ body[1] ^ body[2];
+    body[3] = body[0] ^ body[1] ^ body[2] ^ peer->incarnation;
     status  = tofu_am_post_silent(peer, body, sizeof(body),
                                   chan->table +
                                           chan->entry * sizeof(tofu_entry_t) +
@@ -379,6 +379,11 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
 
     if ((answer >> 32) != chan->nonce) {
         return 0;
+    }
+    if ((answer & 0xffffffffu) == TOFU_ANSWER_GONE) {
+        ++iface->stats.credit_rx;
+        tofu_peer_failed(chan->peer, TOFU_ERR_ENDPOINT_TIMEOUT, 1);
+        return 1;
     }
     if ((chan->request == TOFU_REQUEST_GRANT) &&
         ((answer & 0xffffffffu) == TOFU_ANSWER_GRANTED)) {

@@ -308,7 +308,7 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     tofu_job_t    *job;
     tofu_peer_t   *peer;
     utofu_stadd_t mailbox;
-    uint64_t      magic, who, vcq_id, check;
+    uint64_t      magic, who, vcq_id, asked;
     unsigned      type;
 
     if ((entry >= TOFU_REQUEST_ENTRIES) ||
@@ -324,10 +324,10 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     magic  = e->magic;
     who    = e->who;
     vcq_id = e->vcq_id;
-    check  = e->check;
+    asked  = e->check ^ magic ^ who ^ vcq_id; /* whom: his incarnation */
     type   = (unsigned)(magic & 0xffffffffu);
     if (((magic >> 32) != TOFU_REQUEST_MAGIC) || (vcq_id != notice->vcq_id) ||
-        (check != (magic ^ who ^ vcq_id)) ||
+        (asked > UINT32_MAX) ||
         ((type != TOFU_REQUEST_GRANT) && (type != TOFU_REQUEST_RELEASE)) ||
         ((type == TOFU_REQUEST_GRANT) != (entry < TOFU_GRANT_ENTRIES)) ||
         ((who & 0xffff) == 0) ||
@@ -343,7 +343,8 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     if (job->type != 0) { /* its predecessor on that VCQ died in the queue */
         tofu_list_del(&job->link);
     }
-    job->type    = (uint8_t)type;
+    job->type    = (uint8_t)((asked == am->incarnation) ? type :
+                                                          TOFU_REQUEST_STALE);
     job->nonce   = (uint32_t)who;
     job->peer    = peer;
     job->mailbox = mailbox;
@@ -440,6 +441,13 @@ static tofu_job_end_t tofu_job_release(tofu_job_t *job)
     return (status == TOFU_ERR_NO_RESOURCE) ? TOFU_JOB_LATER : TOFU_JOB_DONE;
 }
 
+static tofu_job_end_t tofu_job_stale(tofu_job_t *job)
+{
+    tofu_status_t status = tofu_job_answer(job, NULL, TOFU_ANSWER_GONE);
+
+    return (status == TOFU_ERR_NO_RESOURCE) ? TOFU_JOB_LATER : TOFU_JOB_DONE;
+}
+
 static unsigned tofu_jobs_progress(tofu_am_t *am)
 {
     unsigned       count = 0;
@@ -455,6 +463,8 @@ restart: /* after every answer: it may have failed a peer, and freed its jobs */
         /* releases pass grants that wait: they bring what those wait for */
         if (job->type == TOFU_REQUEST_RELEASE) {
             end = tofu_job_release(job);
+        } else if (job->type == TOFU_REQUEST_STALE) {
+            end = tofu_job_stale(job);
         } else {
             end = no_slots ? TOFU_JOB_NO_SLOTS : tofu_job_grant(am, job);
         }

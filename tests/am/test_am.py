@@ -84,14 +84,16 @@ def test_exhaustion(processes, job, plain, case, runs):
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("case", ["forged", "addresses", "oversized"])
+@pytest.mark.parametrize("case", ["forged", "addresses", "oversized", "successor"])
 def test_bad_input(processes, job, plain, case):
     """Dropped or refused, counted, logged once; real messages go on."""
     run(processes, job, plain / "bad", case)
 
 
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize("case", ["forged", "fuzz", "addresses", "oversized"])
+@pytest.mark.parametrize(
+    "case", ["forged", "fuzz", "addresses", "oversized", "successor"]
+)
 def test_bad_input_sanitized(processes, job, sanitized, case):
     """The same, and forged puts at random, with sanitizers."""
     run(processes, job, sanitized / "bad", case, AM_SECONDS=10)

@@ -108,6 +108,7 @@ struct forge {
     const struct tofu_functions *fn;
     utofu_vcq_hdl_t             vcq; /* not the core's */
     utofu_vcq_id_t              id, target;
+    uint32_t                    incarnation; /* of the target */
 };
 
 static void drain(struct forge *f)
@@ -146,6 +147,7 @@ static void forge_open(struct ctx *ctx, struct forge *f)
     free(tnis);
     CHECK_EQ(f->fn->query_vcq_id(f->vcq, &f->id), 0);
     memcpy(&f->target, ctx->shared->rank[VICTIM].address + 8, 8);
+    memcpy(&f->incarnation, ctx->shared->rank[VICTIM].address + 32, 4);
 }
 
 static void poke(struct forge *f, unsigned stag, uint64_t offset,
@@ -447,7 +449,9 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
         data[0] = TOFU_REQUEST_MAGIC << 32 | (x >> 32) % 4;
         data[1] = next_random(random);
         data[2] = (x >> 40) % 4 ? f->id : data[1];
-        data[3] = data[0] ^ data[1] ^ data[2] ^ ((x >> 44) % 4 == 0);
+        /* sometimes wrong, sometimes for who had the VCQ before */
+        data[3] = data[0] ^ data[1] ^ data[2] ^ f->incarnation ^
+                  ((uint64_t)((x >> 44) % 4 == 0) << 40) ^ ((x >> 48) % 4 == 0);
         poke(f, TOFU_STAG_REQUEST, entry * 64 + 8, data, 32,
              TOFU_EDATA(TOFU_KIND_REQUEST, 0),
              UTOFU_ONESIDED_FLAG_STRONG_ORDER |
@@ -575,6 +579,74 @@ static void addresses(struct ctx *ctx)
     core_close(ctx);
 }
 
+static int8_t on_nothing(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg, (void)data, (void)flags;
+    FAIL("a message of %zu bytes for another", length);
+    return TOFU_OK;
+}
+
+/* Rank 0 has the address of who had the VCQ of rank 1 before: what it sends there does
+ * not come to rank 1, and its endpoint fails; one to rank 1 itself is fine after that. */
+static void successor(struct ctx *ctx)
+{
+    unsigned char bytes[TOFU_ADDRESS_SIZE];
+    char          text[8] = "a word", reason[256];
+    tofu_ep_t     *ep;
+    tofu_status_t status;
+    uint32_t      crc;
+    unsigned      round, errors = 0;
+
+    core_open(ctx, NULL, 0);
+    if (ctx->rank == 1) {
+        CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 2, on_nothing, NULL));
+        CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_message, NULL));
+        core_barrier(ctx);
+        while (next_of[0] < 10) {
+            tofu_iface_progress(ctx->iface);
+        }
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    tofu_ep_destroy(ctx->ep[1]);
+    ctx->ep[1] = NULL;
+    for (round = 0; round < 3; ++round) {
+        memcpy(bytes, ctx->shared->rank[1].address, sizeof(bytes));
+        bytes[32 + round] ^= 0x20;
+        crc = crc32_of(bytes, 36);
+        memcpy(bytes + 36, &crc, 4);
+        /* not to be seen from here */
+        CHECK(tofu_iface_is_reachable(ctx->iface, ctx->shared->rank[1].device, 0,
+                                      bytes, 0, reason, sizeof(reason)));
+        CHECK_OK(tofu_ep_create(ctx->iface, bytes, sizeof(bytes), &ep));
+        do {
+            status = tofu_ep_am_short(ep, 2, 0, text, sizeof(text));
+            tofu_iface_progress(ctx->iface);
+        } while ((ctx->ep_errors == errors) &&
+                 ((status == TOFU_OK) || (status == TOFU_ERR_NO_RESOURCE)));
+        while (ctx->ep_errors == errors) {
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK_EQ(ctx->ep_errors, ++errors);
+        CHECK(ctx->failed_ep == ep);
+        CHECK_EQ(ctx->failed_status, TOFU_ERR_ENDPOINT_TIMEOUT);
+        CHECK_EQ(tofu_ep_am_short(ep, 2, 0, text, sizeof(text)),
+                 TOFU_ERR_ENDPOINT_TIMEOUT);
+        tofu_ep_destroy(ep);
+    }
+    CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address,
+                            TOFU_ADDRESS_SIZE, &ctx->ep[1]));
+    core_barrier(ctx);
+    while (next_out < 10) {
+        traffic(ctx, 1);
+    }
+    core_flush(ctx, ctx->ep[1]);
+    core_barrier(ctx);
+    CHECK_EQ(ctx->ep_errors, errors);
+    core_close(ctx);
+}
+
 /* What a sender must not send is refused, not cut. */
 static void oversized(struct ctx *ctx)
 {
@@ -614,6 +686,7 @@ int main(int argc, char **argv)
         {"forged", 3, 90, forged, 0},
         {"fuzz", 3, 90, fuzz, 0},
         {"addresses", 1, 30, addresses, 0},
+        {"successor", 2, 30, successor, 0},
         {"oversized", 1, 30, oversized, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));

@@ -613,6 +613,7 @@ static void forged(struct ctx *ctx)
     utofu_vcq_hdl_t             vcq;
     uint64_t                    random = 99, data[4];
     utofu_vcq_id_t              target;
+    uint32_t                    incarnation;
     unsigned                    i;
 
     core_open(ctx, NULL, 4096);
@@ -626,6 +627,7 @@ static void forged(struct ctx *ctx)
         CHECK_EQ(fn->create_vcq(tnis[0], 0, &vcq), 0);
         free(tnis);
         memcpy(&target, ctx->shared->rank[0].address + 8, 8);
+        memcpy(&incarnation, ctx->shared->rank[0].address + 32, 4);
         forge_lent(ctx, fn, vcq, target);
         for (i = 0; i < 20000; ++i) {
             utofu_stadd_t stadd;
@@ -646,7 +648,8 @@ static void forged(struct ctx *ctx)
                 data[0] = 0x75667271ull << 32 | (i % 4);
                 data[1] = (next_random(&random) << 32) | (i + 1);
                 data[2] = (i % 5) ? me : target;
-                data[3] = data[0] ^ data[1] ^ data[2] ^ (i % 7 == 0);
+                data[3] = data[0] ^ data[1] ^ data[2] ^ incarnation ^
+                          ((uint64_t)(i % 7 == 0) << 40) ^ (i % 11 == 0);
                 len     = 32;
                 CHECK_EQ(fn->query_stadd(target, 2, &stadd), 0);
                 stadd += (next_random(&random) % 64) * 64;
