@@ -6,7 +6,7 @@
  * segments, peer processes.  A thread-safe VCQ has a lock of its own around
  * posting, polling and registration; emu_g.mem_lock keeps registrations still
  * while the service thread uses one.  Lock order: VCQ, mem_lock, emu_g.lock, the
- * job's robust mutex.  Nothing on the data path takes a lock otherwise.
+ * job's robust mutex, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise.
  */
 #ifndef EMU_INTERNAL_H
 #define EMU_INTERNAL_H
@@ -421,6 +421,10 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
 void emu_rehome_put(int home);
 /* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
+/* For a thread of ours: from the one to the other what it has on the heap is not moved.  No
+ * other lock may be waited for between them. */
+void emu_rehome_hold(void);
+void emu_rehome_release(void);
 void emu_rehome_fork_prepare(void);
 void emu_rehome_fork_parent(void);
 void emu_rehome_fork_child(void);

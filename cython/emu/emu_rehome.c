@@ -11,8 +11,9 @@
  * That the program can't tell is a matter of conditions; where one does not hold the
  * memory stays as it is:
  *  - Nobody writes while the pages are copied: the process has no thread but the caller and
- *    our service thread, which takes mem_lock before it touches the program's memory; signals
- *    are held back; nothing on the pages is registered already, so no peer writes there.
+ *    our service thread, which takes mem_lock before it touches the program's memory, and
+ *    emu_rehome_hold before its own, which may be on the same pages; signals are held back;
+ *    nothing on the pages is registered already, so no peer writes there.
  *  - Nobody holds the old pages: nothing is pinned or locked, there is no io_uring, no aio
  *    context, no device that could have them.
  *  - A child has its own copy (fork): it makes it before it does anything else, and the parent
@@ -65,6 +66,18 @@ static struct {
     int         child[2]; /* pipe: a child closes it when its memory is its own */
     struct slot slot[SLOTS];
 } home = {.fd = -1, .child = {-1, -1}};
+
+static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER; /* the innermost of all locks */
+
+void emu_rehome_hold(void)
+{
+    pthread_mutex_lock(&moving);
+}
+
+void emu_rehome_release(void)
+{
+    pthread_mutex_unlock(&moving);
+}
 
 static uint64_t now(void)
 {
@@ -230,6 +243,7 @@ static uintptr_t move_in(uintptr_t lo, uintptr_t hi, uint64_t off)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
+    emu_rehome_hold();
     while (at < hi) {
         size_t n = (hi - at < CHUNK) ? hi - at : CHUNK, done = 0;
 
@@ -247,6 +261,7 @@ static uintptr_t move_in(uintptr_t lo, uintptr_t hi, uint64_t off)
         at += n;
     }
 out:
+    emu_rehome_release();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return at;
 }
@@ -310,9 +325,11 @@ static void slot_leave(unsigned i, bool may)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
+    emu_rehome_hold();
     while (done && next_mapping(i * SLOT_SIZE, (i + 1) * SLOT_SIZE, &m)) {
         done = may && move_out(&m);
     }
+    emu_rehome_release();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (done) {
         fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(i * SLOT_SIZE), (off_t)SLOT_SIZE);
@@ -445,6 +462,7 @@ int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 
 void emu_rehome_fork_prepare(void)
 {
+    emu_rehome_hold();
     if ((home.used != 0) && pipe2(home.child, O_CLOEXEC)) {
         emu_message("fork: no pipe (%s): registered memory is not the child's own at once", strerror(errno));
         home.child[0] = home.child[1] = -1;
@@ -453,6 +471,7 @@ void emu_rehome_fork_prepare(void)
 
 void emu_rehome_fork_parent(void)
 {
+    emu_rehome_release();
     if (home.child[0] >= 0) {
         struct pollfd closed = {home.child[0], POLLIN, 0};
 
@@ -469,6 +488,7 @@ void emu_rehome_fork_child(void)
 {
     struct emu_mapping m = {0};
 
+    emu_rehome_release(); /* the one thread that there is took it */
     if (home.fd < 0) {
         return;
     }

@@ -156,7 +156,9 @@ static bool serve_connection(int conn)
     }
     switch (req.op) {
     case REQUEST_KICK:
+        emu_rehome_release(); /* it waits for mem_lock, and has nothing on the heap */
         serve_mailboxes();
+        emu_rehome_hold();
         return true;
     case REQUEST_FD:
         send_fd(conn, servable_fd(req.fd));
@@ -181,6 +183,7 @@ static void *service_main(void *arg)
     bool            stop = false;
 
     (void)arg;
+    emu_rehome_hold();
     while (!stop && (conns != NULL)) {
         unsigned n = 2, peers = 0;
         bool     blind = false; /* some peer can only be asked now and then */
@@ -228,7 +231,11 @@ static void *service_main(void *arg)
             pthread_mutex_unlock(&emu_g.lock);
         }
 
-        if (poll(fds, n, !locked ? 5 : blind ? 250 : -1) < 0) {
+        /* What the kernel writes at its end may be lost to a move: then it is told again. */
+        emu_rehome_release();
+        int ready = poll(fds, n, !locked ? 5 : blind ? 250 : -1);
+        emu_rehome_hold();
+        if (ready < 0) {
             continue;
         }
         if (fds[0].revents) {
@@ -263,6 +270,7 @@ static void *service_main(void *arg)
             }
         }
     }
+    emu_rehome_release();
     for (unsigned i = 0; i < nconns; i++) {
         close(conns[i]);
     }
