@@ -163,9 +163,24 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
 
 /* ----------------------------------------------------------- memory of a peer */
 
-/* Where a memfd of the peer is mapped here; NULL: it can't be */
-static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_t gen, bool writable, uint64_t need)
+/* Files are mapped whole, and those of moved memory are large, and sparse: they are not to
+ * take more than a quarter of the addresses, which end not far above the stack (lock held). */
+static bool room_for(uint64_t size)
 {
+    static uint64_t mapped;
+    char            here;
+
+    if ((size > UINT64_MAX / 8) || (mapped + size > (uintptr_t)&here / 4)) {
+        return false;
+    }
+    mapped += size;
+    return true;
+}
+
+/* Where a memfd of the peer is mapped here; NULL: it can't be */
+static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *e, bool writable, uint64_t need)
+{
+    uint32_t             index = e->seg, gen = e->seg_gen;
     struct emu_peer_seg *seg;
     struct emu_seg      *shared;
     struct stat          st;
@@ -194,7 +209,7 @@ static void *peer_segment(struct emu_peer_process *proc, uint32_t index, uint32_
         return NULL;
     }
     if (!fstat(fd, &st) && (st.st_dev == shared->dev) && (st.st_ino == shared->ino) && (atomic_load(&shared->gen) == gen) &&
-        ((uint64_t)st.st_size >= need)) {
+        ((uint64_t)st.st_size >= need) && ((e->kind != EMU_MEM_MOVED) || room_for((uint64_t)st.st_size))) {
         base = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE,
                     fd, 0);
         if (base == MAP_FAILED) {
@@ -307,7 +322,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
             r->dspan -= (uint64_t)copy.head + copy.tail;
             if (need >= copy.seg_off) {
                 pthread_mutex_lock(&emu_g.lock);
-                seg = peer_segment(peer->proc, copy.seg, copy.seg_gen, writable, need);
+                seg = peer_segment(peer->proc, &copy, writable, need);
                 pthread_mutex_unlock(&emu_g.lock);
             }
         }

@@ -41,9 +41,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLOTS         512u
-#define SLOT_SIZE     ((uint64_t)512 << 20)
-#define SLOT_FIRST    ((uint64_t)128 << 20)  /* where in it the first page is; others come before and behind */
+#define SLOTS         256u
+#define SLOT_SIZE     ((uint64_t)256 << 20)
+#define SLOT_FIRST    ((uint64_t)64 << 20)   /* where in it the first page is; others come before and behind */
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */

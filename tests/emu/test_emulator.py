@@ -55,6 +55,11 @@ def test_emulator_by_the_kernel(emu_tests, name):
     run(emu_tests, name, UTOFU_EMU_REHOME="0")
 
 
+@pytest.mark.parametrize("seed", [2, 3, 5, 8])
+def test_heap_in_use(emu_tests, seed):
+    run(emu_tests, "heap_in_use", EMU_SEED=str(seed))
+
+
 def test_a_wrong_variable_is_said(emu_tests):
     done = subprocess.run(
         [emu_tests, "lines_wrong_variable"],
