@@ -192,6 +192,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     struct emu_stag *e        = &vcq->stags[stag];
     uint64_t         begin    = (stag < EMU_NUM_STAGS_USER) ? 0 : (uintptr_t)addr % 256;
     struct emu_window w       = {0};
+    const char       *why     = "its file can't be mapped";
     struct emu_vma   vma;
     int              seg = -1, home = -1, code = emu_inject_reg();
 
@@ -211,7 +212,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         seg = seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
     } else {
-        home = emu_rehome_get(vcq, (uintptr_t)addr, size, &w);
+        home = emu_rehome_get(vcq, (uintptr_t)addr, size, &w, &why);
         if (home >= 0) {
             seg = home_window(&w, (uintptr_t)addr, size);
         }
@@ -242,6 +243,9 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         e->seg_off = w.off - e->head;
     }
     stag_write_end(e);
+    if (vcq->stats != NULL) {
+        emu_stats_registered(vcq, (enum emu_mem_kind)e->kind, why);
+    }
     if ((seg >= 0) && (home < 0)) {
         emu_doorbell_bind(vcq, stag, &vma, emu_g.shm->seg[seg].fd, size);
     }

@@ -117,6 +117,8 @@ void emu_stats_close(struct emu_vcq *vcq);
 void emu_stats_post(struct emu_vcq *vcq, const struct emu_desc *d);
 void emu_stats_doorbell(struct emu_vcq *vcq);
 void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code);
+/* Memory was registered; why: it is private, and was not moved */
+void emu_stats_registered(struct emu_vcq *vcq, enum emu_mem_kind kind, const char *why);
 void emu_stats_poll(struct emu_vcq *vcq, bool mrq, int code);
 void emu_stats_print(void); /* at exit */
 

@@ -168,26 +168,33 @@ static ssize_t read_file(const char *path, char *buf, size_t size)
     return n;
 }
 
-/* Nobody but the caller, and nothing in the kernel, has to do with this process' memory. */
-static bool quiescent(void)
+/* Who, but the caller, has to do with this process' memory; NULL: nobody. */
+static const char *other_user(void)
 {
     char text[8192];
 
-    if ((read_file("/proc/self/status", text, sizeof(text)) <= 0) ||
-        (status_field(text, "\nThreads:") != 1 + emu_g.service_running) || (status_field(text, "\nVmPin:") != 0) ||
-        ((status_field(text, "\nVmLck:") != 0) && !emu_g.env.mlock_memory)) {
-        return false;
+    if (read_file("/proc/self/status", text, sizeof(text)) <= 0) {
+        return "/proc is closed to the process";
+    }
+    if (status_field(text, "\nThreads:") != 1 + emu_g.service_running) {
+        return "there is another thread";
+    }
+    if (status_field(text, "\nVmPin:") != 0) {
+        return "a driver has pinned memory";
+    }
+    if ((status_field(text, "\nVmLck:") != 0) && !emu_g.env.mlock_memory) {
+        return "memory is locked";
     }
     /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
     if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
         emu_vma_named("/[aio]")) {
-        return false;
+        return "there is an aio context";
     }
-    return !descriptors_hold_pages();
+    return descriptors_hold_pages() ? "an io_uring or a device is open" : NULL;
 }
 
 /* Some VCQ's registration has a byte there: a peer may be writing it.  Asked by the only
- * thread (quiescent): VCQs come and go under other locks than ours. */
+ * thread (other_user): VCQs come and go under other locks than ours. */
 static bool registered(uintptr_t lo, uintptr_t hi)
 {
     unsigned seen = 0;
@@ -351,9 +358,9 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
     return -1;
 }
 
-/* Pages [lo, hi) are moved in where the slot has them, if nothing speaks against it.
- * Returns where it ended. */
-static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi)
+/* Pages [lo, hi) are moved in where the slot has them, if nothing speaks against it: else
+ * that is in *why_p.  Returns where it ended. */
+static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi, const char **why_p)
 {
     char           stack;
     uintptr_t      here = (uintptr_t)&stack, tls = (uintptr_t)&errno, self = (uintptr_t)pthread_self();
@@ -361,28 +368,43 @@ static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi)
     struct emu_vma vma;
 
     /* not what the caller runs on, nor what the kernel writes for a thread by itself */
-    if (!affordable() || !emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
-        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi)) || !quiescent() || registered(lo, hi) || !home_open()) {
+    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
+        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi))) {
+        *why_p = "it is the stack, or of no kind that can be moved";
         return lo;
     }
+    if (!affordable()) {
+        *why_p = "moving has taken too much time";
+        return lo;
+    }
+    *why_p = other_user();
+    if (*why_p != NULL) {
+        return lo;
+    }
+    if (registered(lo, hi)) {
+        *why_p = "some of its pages is registered, and was not moved";
+        return lo;
+    }
+    *why_p     = "there is no memory, or no memfd";
     home.begun = home.begun ? home.begun : start;
-    hi         = move_in(lo, hi, slot_offset(i, lo));
+    hi         = home_open() ? move_in(lo, hi, slot_offset(i, lo)) : lo;
     home.spent += now() - start;
     return hi;
 }
 
-static int slot_make(uintptr_t lo, uintptr_t hi)
+static int slot_make(uintptr_t lo, uintptr_t hi, const char **why_p)
 {
     unsigned i;
 
     if ((hi - lo > HOME_MAX) || (home.used == SLOTS)) {
+        *why_p = (home.used == SLOTS) ? "there are too many" : "it is too large";
         return -1;
     }
     do { /* the one that was left longest ago: somebody may be late with a put to it */
         i = home.next++ % SLOTS;
     } while (home.slot[i].used);
     home.slot[i] = (struct slot){lo, lo, lo, 0, false};
-    hi           = slot_fill(i, lo, hi);
+    hi           = slot_fill(i, lo, hi, why_p);
     if (lo == hi) {
         return -1;
     }
@@ -396,28 +418,30 @@ static int slot_make(uintptr_t lo, uintptr_t hi)
 static void slot_extend(unsigned i, uintptr_t lo, uintptr_t hi)
 {
     struct slot *s = &home.slot[i];
+    const char  *why;
 
     if ((hi > s->hi) && (hi - s->lo <= HOME_MAX) && (hi - s->first <= HOME_MAX)) {
-        s->hi = slot_fill(i, s->hi, hi);
+        s->hi = slot_fill(i, s->hi, hi, &why);
     }
     if ((lo < s->lo) && (s->hi - lo <= HOME_MAX) && (s->first - lo <= HOME_MAX) &&
-        (slot_fill(i, lo, s->lo) == s->lo)) {
+        (slot_fill(i, lo, s->lo, &why) == s->lo)) {
         s->lo = lo; /* or it is a piece that nobody knows of, which goes when the slot goes */
     }
 }
 
-int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w)
+int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p)
 {
     uintptr_t    page = page_size(), lo = addr & ~(page - 1), hi = (addr + size + page - 1) & ~(page - 1);
     struct slot *s;
     int          i;
 
     if (!vcq->rehome || (hi <= lo)) {
+        *why_p = "it is not to be";
         return -1;
     }
     i = slot_find(lo, hi);
     if (i < 0) {
-        i = slot_make(lo, hi);
+        i = slot_make(lo, hi, why_p);
     } else {
         slot_extend((unsigned)i, lo, hi);
     }
@@ -438,7 +462,7 @@ void emu_rehome_put(int i)
 {
     if (--home.slot[i].refs == 0) {
         uint64_t start = now();
-        bool     may   = quiescent();
+        bool     may   = other_user() == NULL;
 
         slot_leave((unsigned)i, may);
         for (unsigned k = 0; k < SLOTS; k++) { /* and one that could not go before */

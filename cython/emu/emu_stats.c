@@ -19,6 +19,8 @@ struct emu_stats {
     uint64_t doorbells;
     uint64_t mapped, syscalls;   /* copies and atomics, by how memory was reached */
     uint64_t failed;
+    uint64_t reg[EMU_MEM_MOVED + 1]; /* registrations, by kind */
+    const char *private_because;     /* of the last private one */
     uint64_t tcq_polls, tcq_found, mrq_polls, mrq_found;
 };
 
@@ -79,6 +81,14 @@ void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct 
     }
 }
 
+void emu_stats_registered(struct emu_vcq *vcq, enum emu_mem_kind kind, const char *why)
+{
+    vcq->stats->reg[kind]++;
+    if (kind == EMU_MEM_PRIVATE) {
+        vcq->stats->private_because = why;
+    }
+}
+
 void emu_stats_poll(struct emu_vcq *vcq, bool mrq, int code)
 {
     struct emu_stats *s = vcq->stats;
@@ -114,12 +124,14 @@ static void tell(const char *line, size_t n)
 void emu_stats_close(struct emu_vcq *vcq)
 {
     const struct emu_stats *s = vcq->stats;
-    char                    line[1024];
+    char                    line[1536];
+    const char              *because;
     int                     n;
 
     if (s == NULL) {
         return;
     }
+    because = (s->private_because != NULL) ? s->private_because : "";
 #define U64 "%" PRIu64
     if (form == JSON) {
         n = snprintf(line, sizeof(line),
@@ -128,22 +140,28 @@ void emu_stats_close(struct emu_vcq *vcq)
                      "\"put_bytes\": " U64 ", \"get_bytes\": " U64 ", "
                      "\"tcq_notices\": " U64 ", \"local_notices\": " U64 ", \"remote_notices\": " U64 ", "
                      "\"doorbells\": " U64 ", \"mapped\": " U64 ", \"syscalls\": " U64 ", \"failed\": " U64 ", "
+                     "\"reg_mapped\": " U64 ", \"reg_moved\": " U64 ", \"reg_private\": " U64
+                     ", \"private_because\": \"%s\", "
                      "\"tcq_polls\": " U64 ", \"tcq_found\": " U64 ", \"mrq_polls\": " U64 ", \"mrq_found\": " U64 "}\n",
                      (int)getpid(), vcq->id, vcq->tni, vcq->cq, vcq->cmp, s->op[EMU_OP_PUT], s->op[EMU_OP_PIGGYBACK],
                      s->op[EMU_OP_GET], s->op[EMU_OP_ARMW], s->op[EMU_OP_NOP],
                      s->bytes[EMU_OP_PUT] + s->bytes[EMU_OP_PIGGYBACK], s->bytes[EMU_OP_GET], s->tcq_asked,
-                     s->lmrq_asked, s->rmrq_asked, s->doorbells, s->mapped, s->syscalls, s->failed, s->tcq_polls,
+                     s->lmrq_asked, s->rmrq_asked, s->doorbells, s->mapped, s->syscalls, s->failed,
+                     s->reg[EMU_MEM_SHARED], s->reg[EMU_MEM_MOVED], s->reg[EMU_MEM_PRIVATE], because, s->tcq_polls,
                      s->tcq_found, s->mrq_polls, s->mrq_found);
     } else {
         n = snprintf(line, sizeof(line),
                      "utofu: stats: pid %d TNI %u CQ %u component %u: put " U64 ", piggyback " U64 " (" U64
                      " bytes), get " U64 " (" U64 " bytes), armw " U64 ", nop " U64 "; notices TCQ " U64 ", local " U64
                      ", remote " U64 "; doorbells " U64 "; mapped " U64 ", system calls " U64 ", failed " U64
-                     "; polls TCQ " U64 " (found " U64 "), MRQ " U64 " (found " U64 ")\n",
+                     "; polls TCQ " U64 " (found " U64 "), MRQ " U64 " (found " U64 "); registered mapped " U64
+                     ", moved " U64 ", private " U64 "%s%s\n",
                      (int)getpid(), vcq->tni, vcq->cq, vcq->cmp, s->op[EMU_OP_PUT], s->op[EMU_OP_PIGGYBACK],
                      s->bytes[EMU_OP_PUT] + s->bytes[EMU_OP_PIGGYBACK], s->op[EMU_OP_GET], s->bytes[EMU_OP_GET],
                      s->op[EMU_OP_ARMW], s->op[EMU_OP_NOP], s->tcq_asked, s->lmrq_asked, s->rmrq_asked, s->doorbells,
-                     s->mapped, s->syscalls, s->failed, s->tcq_polls, s->tcq_found, s->mrq_polls, s->mrq_found);
+                     s->mapped, s->syscalls, s->failed, s->tcq_polls, s->tcq_found, s->mrq_polls, s->mrq_found,
+                     s->reg[EMU_MEM_SHARED], s->reg[EMU_MEM_MOVED], s->reg[EMU_MEM_PRIVATE],
+                     (*because != '\0') ? ", the last because " : "", because);
     }
     if (n > 0) {
         tell(line, ((size_t)n < sizeof(line)) ? (size_t)n : sizeof(line) - 1);

@@ -23,6 +23,10 @@ EXPECTED = {
     "mapped": 11,
     "syscalls": 0,
     "failed": 1,
+    "reg_mapped": 1,
+    "reg_moved": 0,
+    "reg_private": 0,
+    "private_because": "",
     "tcq_polls": 4,
     "tcq_found": 3,
     "mrq_polls": 7,
@@ -30,13 +34,13 @@ EXPECTED = {
 }
 
 
-def run(program, value):
+def run(program, value, name="stats_known_work"):
     env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
     env["UTOFU_EMU_JOB"] = f"stats-{os.getpid()}"
     if value:
         env["UTOFU_EMU_STATS"] = value
     done = subprocess.run(
-        [program, "stats_known_work"],
+        [program, name],
         env=env,
         capture_output=True,
         text=True,
@@ -71,6 +75,21 @@ def test_text(emu_tests):
     assert re.search(r"TNI 2 CQ \d+ component \d+: put 7, piggyback 2 \(3092 bytes\)", line)
     assert "get 1 (500 bytes), armw 2, nop 1; " in line
     assert "doorbells 9; mapped 11, system calls 0, failed 1; " in line
+
+
+def test_private_memory_and_why(emu_tests):
+    """Registrations that were moved, and what kept the last one that was not."""
+    for name, moved, why in (
+        ("conditions", 1, "it is too large"),
+        ("switched_off", 0, "it is not to be"),
+    ):
+        lines = run(emu_tests, "json", name).splitlines()
+        counts = [json.loads(line) for line in lines if line.startswith("{")]
+        assert sorted(c["reg_moved"] for c in counts) == [0, moved]
+        (target,) = (c for c in counts if c["reg_private"] > 0)
+        assert target["private_because"] == why
+        text = run(emu_tests, "1", name)
+        assert f"private {target['reg_private']}, the last because {why}\n" in text
 
 
 def test_off(emu_tests):
