@@ -44,7 +44,7 @@ CASES = {
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
         "mixed", "narrow", "wrap", "off", "inside", "held", "silent", "crowded", "turns",
-        "awake", "asleep", "mute", "killed", "killed_asked", "strangers",
+        "awake", "asleep", "mute", "stopped", "killed", "killed_asked", "strangers",
     ],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most

@@ -653,6 +653,85 @@ static void killed(struct ctx *ctx)
     leave(ctx);
 }
 
+static void wait_stopped(pid_t pid)
+{
+    char path[64], text[256] = "", *state;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    do {
+        f = fopen(path, "r");
+        CHECK(f != NULL);
+        CHECK(fgets(text, sizeof(text), f) != NULL);
+        fclose(f);
+        state = strrchr(text, ')'); /* before it stands the name */
+    } while ((state == NULL) || (state[2] != 'T'));
+}
+
+/* Rank 1 is stopped, wherever it is, while it has a permit: rank 2 goes on, rank 0 can
+ * sleep, and when rank 1 goes on nothing is lost. */
+static void stopped(struct ctx *ctx)
+{
+    _Atomic uint64_t *word = ctx->shared->word;
+    struct pollfd    p     = {.events = POLLIN};
+    uint64_t         n = 0, before;
+    tofu_status_t    status;
+    int              round, r;
+
+    open_all(ctx, NULL);
+    if (ctx->rank != 0) {
+        while (atomic_load(&word[1]) == 0) {
+            send_message(ctx, 0, n, 8 + n % 9);
+            ++n;
+            if (n % 64 == 0) { /* the receiver gets the CPU, too */
+                tofu_iface_progress(ctx->iface);
+            }
+        }
+        atomic_store(&word[10 + ctx->rank], n);
+        core_flush(ctx, ctx->ep[0]);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    CHECK_OK(tofu_iface_event_fd(ctx->iface, &p.fd));
+    for (round = 0; round < 12; ++round) {
+        WAIT_FOR(ctx, (lender_of(ctx, 1) != NULL) &&
+                              (lender_of(ctx, 1)->permit == TOFU_PERMIT_GIVEN));
+        before = next_of[1];
+        WAIT_FOR(ctx, next_of[1] >= before + (unsigned)round * 7);
+        CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGSTOP), 0);
+        wait_stopped(ctx->shared->rank[1].pid);
+        before = next_of[2];
+        WAIT_FOR(ctx, next_of[2] >= before + 2000);
+        if (round % 3 == 0) { /* long enough to be asked for it */
+            WAIT_FOR(ctx, (lender_of(ctx, 1) == NULL) ||
+                                  (lender_of(ctx, 1)->permit != TOFU_PERMIT_GIVEN));
+        }
+        before = next_of[2];
+        while (next_of[2] < before + 10) { /* asleep in between */
+            status = tofu_iface_event_arm(ctx->iface, 3);
+            if (status == TOFU_OK) {
+                CHECK(poll(&p, 1, 20000) >= 0);
+            } else {
+                CHECK_EQ(status, TOFU_ERR_BUSY);
+            }
+            tofu_iface_progress(ctx->iface);
+        }
+        before = next_of[1];
+        CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGCONT), 0);
+        WAIT_FOR(ctx, next_of[1] >= before + 200);
+    }
+    atomic_store(&word[1], 1);
+    for (r = 1; r < 3; ++r) {
+        WAIT_FOR(ctx, atomic_load(&word[10 + r]) != 0);
+        WAIT_FOR(ctx, next_of[r] == atomic_load(&word[10 + r]));
+    }
+    CHECK_EQ(stats_of(ctx).dropped, 0);
+    CHECK_EQ(ctx->ep_errors, 0);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* It dies when it was asked for the permit, and had not answered. */
 static void killed_asked(struct ctx *ctx)
 {
@@ -780,6 +859,7 @@ int main(int argc, char **argv)
         {"awake", 2, 60, awake, 0},
         {"asleep", 2, 60, asleep, 0},
         {"mute", 2, 60, mute, 0},
+        {"stopped", 3, 60, stopped, 0},
         {"killed", 2, 60, killed, 2},
         {"killed_asked", 2, 60, killed_asked, 2},
         {"strangers", 2, 60, strangers, 0},
