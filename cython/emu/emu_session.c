@@ -104,6 +104,13 @@ int emu_session_init(struct emu_vcq *vcq)
     return UTOFU_SUCCESS;
 }
 
+/* The lane is one towards this target, not towards a process that had its VCQ ID before. */
+static bool leads_to(const struct emu_session_lane *l, const struct emu_peer *target)
+{
+    return (l->target_slot == target->proc->slot) && (l->target_process == target->proc->gen) &&
+           (l->target_gen == target->gen);
+}
+
 /* The VCQ goes away (peers see it already): no carrier after this, and the lanes
  * towards others are given back when they have been read. */
 void emu_session_close(struct emu_vcq *vcq)
@@ -119,7 +126,7 @@ void emu_session_close(struct emu_vcq *vcq)
         struct emu_lane *lane;
 
         if ((emu_post_peer(vcq, s->lane[i].target, &target) != UTOFU_SUCCESS) ||
-            (target->gen != s->lane[i].target_gen) || (s->lane[i].index >= EMU_MAX_LANES)) {
+            !leads_to(&s->lane[i], target) || (s->lane[i].index >= EMU_MAX_LANES)) {
             continue;
         }
         lane = emu_lane_map(target->proc->seg_fd, s->lane[i].index, target->proc->lane_entries,
@@ -247,7 +254,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
     if (l == NULL) {
         return NULL;
     }
-    if ((l->target == 0) || (l->target_gen != target->gen)) {
+    if ((l->target == 0) || !leads_to(l, target)) {
         uint64_t name  = EMU_LANE_OWNER(owner->proc->slot, owner->proc->gen, owner->vcq);
         uint32_t index = 0;
 
@@ -255,7 +262,10 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
             return NULL;
         }
         munmap(tx->lane, EMU_LANE_SIZE(entries)); /* it is mapped again below, as for later carriers */
-        *l            = (struct emu_session_lane){.target_gen = target->gen, .index = index};
+        *l            = (struct emu_session_lane){.target_slot    = target->proc->slot,
+                                                  .target_process = target->proc->gen,
+                                                  .target_gen     = target->gen,
+                                                  .index          = index};
         l->target     = target->id;
     }
     for (c = target->carried; (c != NULL) && (c->index != l->index); c = c->next) {

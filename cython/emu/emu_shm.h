@@ -324,7 +324,8 @@ struct emu_session_notice {
 /* The producer's side of a lane from this VCQ to another: any carrier goes on with it */
 struct emu_session_lane {
     uint64_t target; /* VCQ ID with default path; 0: free */
-    uint32_t target_gen;
+    uint32_t target_slot, target_process; /* whose it is: generations of VCQs are counted ... */
+    uint32_t target_gen;                  /* ... by each process anew, and the ID can be the same */
     uint32_t index;  /* lane, in the target's process segment */
     uint64_t wr_a, wr_b, wr_x, known_a, known_b, known_x;
     uint32_t next;   /* index of the next entry in its ring */

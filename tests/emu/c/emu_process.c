@@ -324,3 +324,81 @@ CONF_TEST("process", test_emu_nothing_leaks, 2,
     }
     CONF_CHECK(count_fds() <= fds, "%d descriptors, %d before", count_fds(), fds);
 }
+
+struct told { /* what a child says: itself first, then the notices that it gets */
+    utofu_vcq_id_t vcq_id;
+    uint64_t       value; /* STADD; EDATA */
+};
+
+static pid_t start_child(int *from_child, struct told *child)
+{
+    int   to_parent[2];
+    pid_t pid;
+
+    CONF_CHECK(!pipe(to_parent), "pipe");
+    pid = fork();
+    if (pid == 0) {
+        static char             word[256];
+        struct utofu_mrq_notice notice;
+        struct told             out;
+        utofu_vcq_hdl_t         hdl;
+        if (utofu_create_vcq(conf_tni(1), 0, &hdl) || utofu_query_vcq_id(hdl, &out.vcq_id) ||
+            utofu_reg_mem(hdl, word, sizeof(word), 0, &out.value)) {
+            _exit(1);
+        }
+        while (write(to_parent[1], &out, sizeof(out)) == (ssize_t)sizeof(out)) {
+            while (utofu_poll_mrq(hdl, 0, &notice) != UTOFU_SUCCESS) {
+            }
+            out = (struct told){notice.vcq_id, notice.edata};
+        }
+        _exit(1);
+    }
+    close(to_parent[1]);
+    *from_child = to_parent[0];
+    CONF_CHECK(read(*from_child, child, sizeof(*child)) == (ssize_t)sizeof(*child), "the child failed");
+    return pid;
+}
+
+CONF_TEST("process", session_to_a_successor, 1,
+          "a session-mode VCQ whose target ended writes to the process that has the VCQ ID now in a lane of its own")
+{
+    struct conf_vcq vcq, session;
+    struct conf_mem mem;
+    struct told     child, notice;
+    utofu_stadd_t   lcl, session_lcl;
+    utofu_vcq_id_t  first = 0;
+    pid_t           pid;
+    int             fd, status;
+
+    conf_timeout(60);
+    conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&session, 0, UTOFU_VCQ_FLAG_SESSION_MODE);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
+    lcl         = conf_reg(&vcq, mem.addr, mem.size, 0);
+    session_lcl = conf_reg(&session, mem.addr, mem.size, 0);
+    for (int round = 0; round < 3; round++) {
+        pid = start_child(&fd, &child);
+        CONF_CHECK((round == 0) || (child.vcq_id == first), "another VCQ ID: nothing is tested");
+        first = child.vcq_id;
+        for (int i = 0; i < 3 * round; i++) { /* of the plain VCQ: they have the first lane */
+            CONF_OK(utofu_put(vcq.hdl, child.vcq_id, lcl, child.value, 8, 1, CONF_RMRQ, NULL));
+            CONF_CHECK(read(fd, &notice, sizeof(notice)) == (ssize_t)sizeof(notice), "read");
+            CONF_CHECK((notice.vcq_id == vcq.id) && (notice.value == 1), "%#llx", (unsigned long long)notice.vcq_id);
+        }
+        for (int i = 0; i < 2; i++) {
+            CONF_OK(utofu_put(session.hdl, child.vcq_id, session_lcl, child.value, 8, 9, CONF_RMRQ, NULL));
+            CONF_OK(utofu_put(vcq.hdl, session.id, lcl, session_lcl + 512, 8, 0, UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+            CONF_CHECK(read(fd, &notice, sizeof(notice)) == (ssize_t)sizeof(notice), "read");
+            CONF_CHECK((notice.vcq_id == session.id) && (notice.value == 9),
+                       "round %d: a notice of %#llx, EDATA %d, instead of the session's", round,
+                       (unsigned long long)notice.vcq_id, (int)notice.value);
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        close(fd);
+        usleep(100000); /* until it is known that the child has ended */
+    }
+    conf_vcq_close(&session);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
