@@ -468,8 +468,11 @@ static void forget(void)
     close_fd(&emu_g.wake_fd);
     close_fd(&emu_g.self_mem_fd);
     for (unsigned i = 0; (emu_g.shm != NULL) && (i < atomic_load(&emu_g.shm->seg_high)); i++) {
-        if (atomic_load(&emu_g.shm->seg[i].gen) & 1) {
-            close(emu_g.shm->seg[i].fd); /* the segment itself may be the parent's: it stays as it is */
+        struct emu_seg seg = emu_g.shm->seg[i]; /* the parent's, which goes on with it */
+        struct stat    st;
+
+        if ((seg.gen & 1) && !fstat(seg.fd, &st) && (st.st_dev == seg.dev) && (st.st_ino == seg.ino)) {
+            close(seg.fd);
         }
     }
     if (emu_g.control != NULL) {

@@ -321,6 +321,11 @@ static bool in_place(unsigned i)
            (vma.file_off == slot_offset(i, s->lo));
 }
 
+static void slot_empty(unsigned i)
+{
+    fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(i * SLOT_SIZE), (off_t)SLOT_SIZE);
+}
+
 /* No registration needs the slot: its pages become private again, where the program has
  * not unmapped them, and the slot is free.  If that can't be done now, it can be later. */
 static void slot_leave(unsigned i, bool may)
@@ -339,7 +344,7 @@ static void slot_leave(unsigned i, bool may)
     emu_rehome_release();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (done) {
-        fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(i * SLOT_SIZE), (off_t)SLOT_SIZE);
+        slot_empty(i);
         s->used = false;
         home.used--;
     }
@@ -406,6 +411,9 @@ static int slot_make(uintptr_t lo, uintptr_t hi, const char **why_p)
     home.slot[i] = (struct slot){lo, lo, lo, 0, false};
     hi           = slot_fill(i, lo, hi, why_p);
     if (lo == hi) {
+        if (home.fd >= 0) {
+            slot_empty(i); /* what was copied before it failed */
+        }
         return -1;
     }
     home.slot[i].hi   = hi;

@@ -167,10 +167,10 @@ static int next_piece(struct maps *m, uint64_t addr, bool or_next, struct vma_pi
     return ret;
 }
 
-/* Memory of the process alone: heap, anonymous, data of a program; not a stack */
+/* Memory of the process alone: heap, anonymous, data of a program; not a stack, nor a device */
 static bool is_plain(const struct vma_piece *p)
 {
-    return p->readable && p->writable && !p->exec && !p->shared &&
+    return p->readable && p->writable && !p->exec && !p->shared && strncmp(p->path, "/dev/", 5) &&
            ((p->path[0] != '[') || !strcmp(p->path, "[heap]") || !strncmp(p->path, "[anon:", 6));
 }
 
