@@ -327,19 +327,22 @@ static void slot_empty(unsigned i)
 }
 
 /* No registration needs the slot: its pages become private again, where the program has
- * not unmapped them, and the slot is free.  If that can't be done now, it can be later. */
-static void slot_leave(unsigned i, bool may)
+ * not unmapped them, and the slot is free.  If that can't be done now, it can be later:
+ * peers may be writing there still, by a registration that does not use the slot, or the
+ * caller may run on it. */
+static void slot_leave(unsigned i, bool alone)
 {
     struct slot       *s    = &home.slot[i];
+    uintptr_t          here = (uintptr_t)&s;
     struct emu_mapping m    = {0};
-    bool               done = true;
+    bool               may  = alone && !registered(s->lo, s->hi), done = true;
     sigset_t           all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     emu_rehome_hold();
     while (done && next_mapping(i * SLOT_SIZE, (i + 1) * SLOT_SIZE, &m)) {
-        done = may && move_out(&m);
+        done = may && ((here < m.begin) || (here >= m.end)) && move_out(&m);
     }
     emu_rehome_release();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -470,14 +473,14 @@ void emu_rehome_put(int i)
 {
     if (--home.slot[i].refs == 0) {
         uint64_t start = now();
-        bool     may   = other_user() == NULL;
+        bool     alone = other_user() == NULL;
 
-        slot_leave((unsigned)i, may);
+        slot_leave((unsigned)i, alone);
         for (unsigned k = 0; k < SLOTS; k++) { /* and one that could not go before */
             struct slot *s = &home.slot[++home.left % SLOTS];
 
             if (s->used && (s->refs == 0) && (s != &home.slot[i])) {
-                slot_leave((unsigned)(s - home.slot), may);
+                slot_leave((unsigned)(s - home.slot), alone);
                 break;
             }
         }

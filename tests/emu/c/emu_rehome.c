@@ -7,6 +7,8 @@
  */
 #include "harness.h"
 
+#include <tofu_vcq.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -495,6 +497,40 @@ CONF_TEST("rehome", while_threads_run, 2,
     }
     free(block);
     free(other);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", registered_otherwise_as_well, 2,
+          "memory does not go back while a VCQ has it registered that leaves memory where it is: a peer may be writing")
+{
+    struct pair     p;
+    struct conf_vcq other;
+    char           *block = malloc(BYTES), *third = malloc(BYTES);
+    utofu_stadd_t   stadd = 0, kept = 0;
+
+    pair_open(&p);
+    conf_vcq_create(&other, 0, 0);
+    if (conf_rank == 1) {
+        int fd = memfd_create(TOFU_UNORDERED_MEMFD, MFD_CLOEXEC);
+
+        CONF_CHECK((fd >= 0) && (ftruncate(fd, PAGE) == 0), "memfd");
+        conf_reg(&other, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0), PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY);
+        stadd = conf_reg(&p.vcq, block, BYTES, 0);
+        kept  = conf_reg(&other, block, BYTES, 0);
+        conf_fill(block, BYTES, 4);
+        conf_dereg(&p.vcq, stadd);
+        CONF_CHECK(is_home(block, NULL), "copied under a registration");
+        CONF_CHECK_FILL(block, BYTES, 4, "the block");
+        conf_dereg(&other, kept);
+        conf_dereg(&p.vcq, conf_reg(&p.vcq, third, BYTES, 0));
+        CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
+        CONF_CHECK_FILL(block, BYTES, 4, "the block");
+        close(fd);
+    }
+    conf_barrier();
+    free(block);
+    free(third);
+    conf_vcq_close(&other);
     pair_close(&p);
 }
 
