@@ -418,6 +418,7 @@ struct emu_window {
 };
 /* The window of [addr, addr + size), and a reference to it; -1: there is none, *why_p says why */
 int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p);
+/* A registration went that had this reference; -1: none */
 void emu_rehome_put(int home);
 /* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);

@@ -258,6 +258,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     bool             shared = e->kind != EMU_MEM_PRIVATE;
     uint32_t         seg    = e->seg;
     uint64_t         seg_off = e->seg_off;
+    int              home    = -1;
 
     emu_doorbell_unbind(vcq, stag);
     if (emu_g.env.mlock_memory) {
@@ -270,13 +271,10 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     e->begin = e->end = 0;
     stag_write_end(e);
     if (shared) {
-        int home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, seg_off);
-
+        home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, seg_off);
         seg_put(seg);
-        if (home >= 0) {
-            emu_rehome_put(home);
-        }
     }
+    emu_rehome_put(home);
 }
 
 void emu_mem_fini(struct emu_vcq *vcq)

@@ -62,7 +62,8 @@ static struct {
     int         fd; /* -1: none yet, -2: it can't be made */
     uint64_t    dev, ino;
     uint64_t    begun, spent; /* ns: when the first was moved, and what moving has taken since */
-    unsigned    next, used, left; /* where to look for a free one; how many; where for one to leave */
+    unsigned    next, used;    /* slots: where to look for a free one; how many are not */
+    unsigned    waiting, left; /* of them without a reference; where to look for one */
     int         child[2]; /* pipe: a child closes it when its memory is its own */
     struct slot slot[SLOTS];
 } home = {.fd = -1, .child = {-1, -1}};
@@ -350,6 +351,7 @@ static void slot_leave(unsigned i, bool alone)
         slot_empty(i);
         s->used = false;
         home.used--;
+        home.waiting--;
     }
 }
 
@@ -422,6 +424,7 @@ static int slot_make(uintptr_t lo, uintptr_t hi, const char **why_p)
     home.slot[i].hi   = hi;
     home.slot[i].used = true;
     home.used++;
+    home.waiting++; /* until it has a reference */
     return (int)i;
 }
 
@@ -460,7 +463,7 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
         return -1;
     }
     s = &home.slot[i];
-    s->refs++;
+    home.waiting -= s->refs++ == 0;
     w->begin = (s->lo > addr) ? s->lo : addr;
     w->end   = (s->hi < addr + size) ? s->hi : addr + size;
     w->dev   = home.dev;
@@ -469,23 +472,36 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
     return i;
 }
 
-void emu_rehome_put(int i)
+/* What nobody needs any more goes; while there is another thread it can only be found to be
+ * unmapped, so that one is looked at then, and another the next time. */
+static void leave_unused(void)
 {
-    if (--home.slot[i].refs == 0) {
-        uint64_t start = now();
-        bool     alone = other_user() == NULL;
+    uint64_t start = now();
+    bool     alone;
 
-        slot_leave((unsigned)i, alone);
-        for (unsigned k = 0; k < SLOTS; k++) { /* and one that could not go before */
-            struct slot *s = &home.slot[++home.left % SLOTS];
+    if (home.waiting == 0) {
+        return;
+    }
+    alone = other_user() == NULL;
+    for (unsigned k = 0; (k < SLOTS) && (home.waiting != 0); k++) {
+        unsigned i = ++home.left % SLOTS;
 
-            if (s->used && (s->refs == 0) && (s != &home.slot[i])) {
-                slot_leave((unsigned)(s - home.slot), alone);
+        if (home.slot[i].used && (home.slot[i].refs == 0)) {
+            slot_leave(i, alone);
+            if (!alone) {
                 break;
             }
         }
-        home.spent += now() - start;
     }
+    home.spent += now() - start;
+}
+
+void emu_rehome_put(int i)
+{
+    if ((i >= 0) && (--home.slot[i].refs == 0)) {
+        home.waiting++;
+    }
+    leave_unused();
 }
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
