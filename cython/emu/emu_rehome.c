@@ -377,18 +377,18 @@ static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi, const char **
     uint64_t       start = now();
     struct emu_vma vma;
 
-    /* not what the caller runs on, nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
-        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi))) {
-        *why_p = "it is the stack, or of no kind that can be moved";
-        return lo;
-    }
     if (!affordable()) {
         *why_p = "moving has taken too much time";
         return lo;
     }
     *why_p = other_user();
     if (*why_p != NULL) {
+        return lo;
+    }
+    /* not what the caller runs on, nor what the kernel writes for a thread by itself */
+    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
+        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi))) {
+        *why_p = "it is the stack, or of no kind that can be moved";
         return lo;
     }
     if (registered(lo, hi)) {
