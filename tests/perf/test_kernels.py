@@ -446,7 +446,8 @@ def test_a_stranger_at_the_rendezvous(processes, tmp_path):
     for hello in (b"", b"x", struct.pack("=32sQ", wrong, 1), wrong + b"\0" * 100):
         with socket.create_connection(("127.0.0.1", int(port)), 100) as stranger:
             stranger.sendall(hello)
-            stranger.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # it may be hung up on already
+                stranger.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionResetError):
                 assert stranger.recv(100) == b""
     second = processes.start(command, env={**env, "PMIX_RANK": "1"})
