@@ -90,14 +90,21 @@ static bool lines_unordered(void)
     return (s != NULL) && !strcmp(s, "unordered");
 }
 
-static bool rehome(void)
+static enum emu_rehome rehome(void)
 {
     const char *s = getenv("UTOFU_EMU_REHOME");
 
-    if ((s != NULL) && (*s != '\0') && strcmp(s, "0") && strcmp(s, "auto")) {
-        emu_message("UTOFU_EMU_REHOME=\"%s\" is neither auto nor 0; auto is used", s);
+    if ((s == NULL) || (*s == '\0') || !strcmp(s, "auto")) {
+        return EMU_REHOME_AUTO;
     }
-    return (s == NULL) || strcmp(s, "0");
+    if (!strcmp(s, "0")) {
+        return EMU_REHOME_OFF;
+    }
+    if (strcmp(s, "alone")) {
+        emu_message("UTOFU_EMU_REHOME=\"%s\" is neither auto nor 0, nor alone; auto is used", s);
+        return EMU_REHOME_AUTO;
+    }
+    return EMU_REHOME_ALONE;
 }
 
 void emu_env_read(struct emu_env *env)
@@ -115,7 +122,7 @@ void emu_env_read(struct emu_env *env)
     env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
     env->strict        = is_set("UTOFU_EMU_STRICT");
     env->lines_unordered = lines_unordered();
-    env->rehome          = rehome() && !env->strict;
+    env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();
     env->seed            = 1;
     if (seed != NULL) {
         if (number(seed, &v)) {

@@ -258,6 +258,12 @@ struct emu_vcq {
 };
 
 /* What the environment asks for (emu_env.c), read when the process joins its job. */
+enum emu_rehome {
+    EMU_REHOME_OFF,
+    EMU_REHOME_ALONE, /* in processes of one thread */
+    EMU_REHOME_AUTO
+};
+
 struct emu_env {
     uint32_t mrq_entries, mrq_entries_session; /* UTOFU_NUM_MRQ_ENTRIES(_SESSION) */
     uint32_t lane_entries;                     /* the larger of them */
@@ -265,7 +271,7 @@ struct emu_env {
     bool     mlock_memory;                     /* UTOFU_SWAP_PROTECT */
     bool     strict;                           /* UTOFU_EMU_STRICT */
     bool     lines_unordered;                  /* UTOFU_EMU_LINES */
-    bool     rehome;                           /* UTOFU_EMU_REHOME */
+    enum emu_rehome rehome;                    /* UTOFU_EMU_REHOME */
     uint64_t seed;                             /* UTOFU_EMU_SEED */
     uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */
 };
@@ -401,14 +407,16 @@ struct emu_vma {
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
 /* Is anything mapped whose name begins so?  (Or nobody can say.) */
 bool emu_vma_named(const char *path);
-/* The first mapping of that file that ends after an address; false: there is none.
- * None of the three allocates. */
 struct emu_mapping {
     uintptr_t begin, end;
     uint64_t  off; /* of begin, in the file */
     int       prot;
 };
-bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, struct emu_mapping *found);
+/* The mapping that an address is in; false: there is none. */
+bool emu_vma_at(uintptr_t addr, struct emu_mapping *found);
+/* The first mapping of that file that ends after one address and begins before the other;
+ * false: there is none.  None of the four allocates. */
+bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found);
 
 /* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered
  * (mem_lock held) */
@@ -418,8 +426,8 @@ struct emu_window {
 };
 /* The window of [addr, addr + size), and a reference to it; -1: there is none, *why_p says why */
 int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p);
-/* A registration went that had this reference; -1: none */
-void emu_rehome_put(int home);
+/* The registration of [addr, addr + size) went, and this reference; -1: it had none */
+void emu_rehome_put(int home, uintptr_t addr, size_t size);
 /* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
 /* For a thread of ours: from the one to the other what it has on the heap is not moved.  No

@@ -217,7 +217,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
             seg = home_window(&w, (uintptr_t)addr, size);
         }
         if ((home >= 0) && (seg < 0)) {
-            emu_rehome_put(home);
+            emu_rehome_put(home, (uintptr_t)addr, size);
             home = -1;
         }
     }
@@ -258,6 +258,8 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     bool             shared = e->kind != EMU_MEM_PRIVATE;
     uint32_t         seg    = e->seg;
     uint64_t         seg_off = e->seg_off;
+    uintptr_t        addr    = e->addr;
+    size_t           size    = e->end - e->begin;
     int              home    = -1;
 
     emu_doorbell_unbind(vcq, stag);
@@ -274,7 +276,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
         home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, seg_off);
         seg_put(seg);
     }
-    emu_rehome_put(home);
+    emu_rehome_put(home, addr, size);
 }
 
 void emu_mem_fini(struct emu_vcq *vcq)

@@ -12,22 +12,23 @@
  * memory stays as it is:
  *  - Nobody writes while the pages are copied: the process has no thread but the caller and
  *    our service thread, which takes mem_lock before it touches the program's memory, and
- *    emu_rehome_hold before its own, which may be on the same pages; signals are held back;
- *    nothing on the pages is registered already, so no peer writes there.
+ *    emu_rehome_hold before its own, which may be on the same pages; or the pages are frozen
+ *    (emu_freeze.c).  Signals are held back; nothing on the pages is registered already, so
+ *    no peer writes there.
  *  - Nobody holds the old pages: nothing is pinned or locked, there is no io_uring, no aio
- *    context, no device that could have them.
- *  - A child has its own copy (fork): it makes it before it does anything else, and the parent
- *    waits for it.
+ *    context, no device that could have them (emu_rehome_may.c).
+ *  - A child has its own copy (fork): it makes it before the program goes on in it, and the
+ *    parent waits for it.
  *
  * Programs that register and deregister all the time stay without: see affordable().
  *
- * Whole pages are moved, with what else is on them.  The memfd is sparse.  Pages that hang
+ * Whole pages are moved, with what else is on them, but beside other threads.  The memfd is sparse.  Pages that hang
  * together have a slot of it, far longer than what may be in it, so that a mapping that grows
  * (mremap) does not reach another's.
  */
 #include "emu_internal.h"
+#include "emu_rehome.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -47,14 +48,12 @@
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
-#define SELF_SIZE     2304u                  /* what the C library has for a thread begins at its pthread_t */
-#define CHUNK         ((size_t)1 << 20)      /* copied before the old pages are given back */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
 
 struct slot {
-    uintptr_t first, lo, hi; /* pages; the first one that was moved */
-    uint32_t  refs; /* 0: could not be made private again */
+    uintptr_t first; /* page, at SLOT_FIRST; the mappings say what else is there */
+    uint32_t  refs;  /* registrations; 0: not all of it could be made private again */
     bool      used;
 };
 
@@ -67,18 +66,6 @@ static struct {
     int         child[2]; /* pipe: a child closes it when its memory is its own */
     struct slot slot[SLOTS];
 } home = {.fd = -1, .child = {-1, -1}};
-
-static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER; /* the innermost of all locks */
-
-void emu_rehome_hold(void)
-{
-    pthread_mutex_lock(&moving);
-}
-
-void emu_rehome_release(void)
-{
-    pthread_mutex_unlock(&moving);
-}
 
 static uint64_t now(void)
 {
@@ -109,112 +96,44 @@ static uint64_t slot_offset(unsigned i, uintptr_t at)
     return i * SLOT_SIZE + SLOT_FIRST + at - home.slot[i].first;
 }
 
-/* ------------------------------------------------------- may it be done at all */
+/* ------------------------------------------------------------------ registrations */
 
-static long status_field(const char *text, const char *name)
+/* The pages of [lo, hi) from which on some VCQ has registered memory, to where that
+ * registration ends: a peer may be writing there.  [hi, hi): none.  What a VCQ has registered
+ * changes under mem_lock, which is ours; the lock here is for VCQs that come and go. */
+static void next_registered(uintptr_t lo, uintptr_t hi, uintptr_t *from_p, uintptr_t *to_p)
 {
-    const char *at = strstr(text, name);
+    unsigned  seen = 0;
+    uintptr_t page = page_size();
 
-    return (at == NULL) ? -1 : strtol(at + strlen(name), NULL, 10);
-}
-
-/* A file that has, or may have, pages of ours besides our mapping of them */
-static bool holds_pages(const char *target)
-{
-    static const char *const harmless[] = {"/dev/null", "/dev/zero", "/dev/full",    "/dev/random", "/dev/urandom",
-                                           "/dev/tty",  "/dev/pts/", "/dev/console", "/dev/ptmx",   "/dev/shm/"};
-
-    if (strstr(target, "io_uring") != NULL) {
-        return true;
-    }
-    if (strncmp(target, "/dev/", 5)) {
-        return false;
-    }
-    for (unsigned i = 0; i < sizeof(harmless) / sizeof(*harmless); i++) {
-        if (!strncmp(target, harmless[i], strlen(harmless[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool descriptors_hold_pages(void)
-{
-    DIR           *d     = opendir("/proc/self/fd");
-    bool           holds = d == NULL;
-    struct dirent *ent;
-    char           target[64];
-
-    while (!holds && ((ent = readdir(d)) != NULL)) {
-        ssize_t n = readlinkat(dirfd(d), ent->d_name, target, sizeof(target) - 1);
-
-        target[(n > 0) ? n : 0] = '\0';
-        holds                   = holds_pages(target);
-    }
-    if (d != NULL) {
-        closedir(d);
-    }
-    return holds;
-}
-
-static ssize_t read_file(const char *path, char *buf, size_t size)
-{
-    int     fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n  = (fd < 0) ? -1 : read(fd, buf, size - 1);
-
-    if (fd >= 0) {
-        close(fd);
-    }
-    buf[(n > 0) ? n : 0] = '\0';
-    return n;
-}
-
-/* Who, but the caller, has to do with this process' memory; NULL: nobody. */
-static const char *other_user(void)
-{
-    char text[8192];
-
-    if (read_file("/proc/self/status", text, sizeof(text)) <= 0) {
-        return "/proc is closed to the process";
-    }
-    if (status_field(text, "\nThreads:") != 1 + emu_g.service_running) {
-        return "there is another thread";
-    }
-    if (status_field(text, "\nVmPin:") != 0) {
-        return "a driver has pinned memory";
-    }
-    if ((status_field(text, "\nVmLck:") != 0) && !emu_g.env.mlock_memory) {
-        return "memory is locked";
-    }
-    /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
-    if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
-        emu_vma_named("/[aio]")) {
-        return "there is an aio context";
-    }
-    return descriptors_hold_pages() ? "an io_uring or a device is open" : NULL;
-}
-
-/* Some VCQ's registration has a byte there: a peer may be writing it.  Asked by the only
- * thread (other_user): VCQs come and go under other locks than ours. */
-static bool registered(uintptr_t lo, uintptr_t hi)
-{
-    unsigned seen = 0;
-
+    *from_p = *to_p = hi;
+    pthread_mutex_lock(&emu_g.lock);
     for (unsigned v = 0; v < EMU_MAX_VCQS; v++) {
         const struct emu_vcq *vcq = emu_g.vcq[v];
 
-        for (uint32_t s = 0; (vcq != NULL) && (vcq->stags != NULL) && (s < vcq->stag_fresh); s++) {
-            const struct emu_stag *e = &vcq->stags[s];
+        for (uint32_t s = 0; (vcq != NULL) && (s < vcq->stag_fresh) && (seen <= STAGS_MAX); s++, seen++) {
+            const struct emu_stag *e  = &vcq->stags[s];
+            uintptr_t              at = e->addr & ~(page - 1), end = e->addr + (e->end - e->begin);
 
-            if (++seen > STAGS_MAX) {
-                return true;
-            }
-            if ((e->flags & EMU_STAG_VALID) && (e->addr < hi) && (e->addr + (e->end - e->begin) > lo)) {
-                return true;
+            if ((e->flags & EMU_STAG_VALID) && (at < *from_p) && (end > lo)) {
+                *from_p = (at > lo) ? at : lo;
+                *to_p   = (end + page - 1) & ~(page - 1);
             }
         }
     }
-    return false;
+    pthread_mutex_unlock(&emu_g.lock);
+    if (seen > STAGS_MAX) { /* all of it, for all we know */
+        *from_p = lo;
+        *to_p   = hi;
+    }
+}
+
+static bool registered(uintptr_t lo, uintptr_t hi)
+{
+    uintptr_t from, to;
+
+    next_registered(lo, hi, &from, &to);
+    return from < hi;
 }
 
 /* --------------------------------------------------------------- there and back */
@@ -241,115 +160,74 @@ static bool home_open(void)
     return home.fd >= 0;
 }
 
-/* Copy, then map over it, so much at a time.  Returns where it ended.  By system calls
- * themselves: sanitizers would find fault with what is between blocks, and who watches
- * mappings (registration caches) is not concerned, as nothing is pinned. */
-static uintptr_t move_in(uintptr_t lo, uintptr_t hi, uint64_t off)
+/* The first of our mappings that ends after `after` and begins before `before` */
+static bool next_mapping(uintptr_t after, uintptr_t before, struct emu_mapping *m)
 {
-    sigset_t  all, old;
-    uintptr_t at = lo;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    emu_rehome_hold();
-    while (at < hi) {
-        size_t n = (hi - at < CHUNK) ? hi - at : CHUNK, done = 0;
-
-        while (done < n) {
-            long k = syscall(SYS_pwrite64, home.fd, at + done, n - done, (long)(off + (at - lo) + done));
-            if (k <= 0) {
-                goto out;
-            }
-            done += (size_t)k;
-        }
-        if (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, home.fd,
-                    (long)(off + (at - lo))) == -1) {
-            goto out;
-        }
-        at += n;
-    }
-out:
-    emu_rehome_release();
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return at;
+    return emu_vma_of_file(home.dev, home.ino, after, before, m);
 }
 
-/* A private copy takes the place of a mapping. */
-static bool move_out(const struct emu_mapping *m)
+static unsigned slot_of(const struct emu_mapping *m)
 {
-    size_t n    = m->end - m->begin, done = 0;
-    char  *copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (copy == MAP_FAILED) {
-        return false;
-    }
-    while (done < n) {
-        ssize_t k = pread(home.fd, copy + done, n - done, (off_t)(m->off + done));
-        if (k <= 0) {
-            break;
-        }
-        done += (size_t)k;
-    }
-    if ((done < n) || mprotect(copy, n, m->prot) ||
-        (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) == -1)) {
-        munmap(copy, n);
-        return false;
-    }
-    return true;
+    return (unsigned)(m->off / SLOT_SIZE);
 }
 
-/* Mappings of the file that show something of [from, to), wherever the program has moved
- * them: one after the other, begun with end = 0. */
-static bool next_mapping(uint64_t from, uint64_t to, struct emu_mapping *m)
+/* The program has not moved it elsewhere. */
+static bool in_place(const struct emu_mapping *m)
 {
-    while (emu_vma_of_file(home.dev, home.ino, m->end, m)) {
-        uint64_t n = m->end - m->begin;
-
-        if ((m->off < to) && (m->off + n > from)) { /* slots are too far apart for one to show two */
-            return true;
-        }
-    }
-    return false;
+    return home.slot[slot_of(m)].used && (m->off == slot_offset(slot_of(m), m->begin));
 }
 
-/* Is all of the slot where it was put? */
-static bool in_place(unsigned i)
+static void punch(uint64_t off, uint64_t n)
 {
-    const struct slot *s = &home.slot[i];
-    struct emu_vma     vma;
-
-    return emu_vma_query(s->lo, s->hi - s->lo, &vma) && vma.shared && (vma.dev == home.dev) && (vma.ino == home.ino) &&
-           (vma.file_off == slot_offset(i, s->lo));
+    fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
 }
 
-static void slot_empty(unsigned i)
+/* What of [lo, hi) is there, and not registered, becomes private. */
+static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
 {
-    fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(i * SLOT_SIZE), (off_t)SLOT_SIZE);
-}
-
-/* No registration needs the slot: its pages become private again, where the program has
- * not unmapped them, and the slot is free.  If that can't be done now, it can be later:
- * peers may be writing there still, by a registration that does not use the slot, or the
- * caller may run on it. */
-static void slot_leave(unsigned i, bool alone)
-{
-    struct slot       *s    = &home.slot[i];
-    uintptr_t          here = (uintptr_t)&s;
-    struct emu_mapping m    = {0};
-    bool               may  = alone && !registered(s->lo, s->hi), done = true;
+    struct emu_mapping m;
+    uintptr_t          from, to, at;
     sigset_t           all, old;
 
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    emu_rehome_hold();
-    while (done && next_mapping(i * SLOT_SIZE, (i + 1) * SLOT_SIZE, &m)) {
-        done = may && ((here < m.begin) || (here >= m.end)) && move_out(&m);
+    for (at = lo; at < hi; at = to) {
+        next_registered(at, hi, &from, &to);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        emu_rehome_hold();
+        for (; (at < from) && next_mapping(at, from, &m); at = m.end) {
+            if (m.begin < at) {
+                m.off += at - m.begin;
+                m.begin = at;
+            }
+            m.end = (m.end < from) ? m.end : from;
+            if (!emu_rehome_runs_on(m.begin, m.end) && emu_rehome_move_out(home.fd, m, threads)) {
+                punch(m.off, m.end - m.begin);
+            }
+        }
+        emu_rehome_release();
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
-    emu_rehome_release();
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (done) {
-        slot_empty(i);
-        s->used = false;
+}
+
+/* No registration needs the slot: it is free when nothing shows it any more.  What could not
+ * go back with its registration does so here, unless there are threads: one of them may be
+ * unmapping it just now. */
+static void slot_leave(unsigned i, bool alone)
+{
+    struct emu_mapping m    = {0};
+    bool               left = false;
+
+    while (!left && next_mapping(m.end, UINTPTR_MAX, &m)) {
+        if (slot_of(&m) == i) {
+            if (alone) {
+                go_back(m.begin, m.end, false);
+            }
+            left = next_mapping(m.begin, m.end, &m);
+        }
+    }
+    if (!left) {
+        punch(i * SLOT_SIZE, SLOT_SIZE);
+        home.slot[i].used = false;
         home.used--;
         home.waiting--;
     }
@@ -357,132 +235,183 @@ static void slot_leave(unsigned i, bool alone)
 
 /* ------------------------------------------------------------------ registration */
 
-/* The slot that has some of [lo, hi); -1: none */
+/* The slot that has some of [lo, hi) already; -1: none */
 static int slot_find(uintptr_t lo, uintptr_t hi)
 {
-    for (unsigned i = 0; (home.used != 0) && (i < SLOTS); i++) {
-        if (home.slot[i].used && (home.slot[i].lo < hi) && (home.slot[i].hi > lo) && in_place(i)) {
-            return (int)i;
+    struct emu_mapping m = {.end = lo};
+
+    while ((home.used != 0) && next_mapping(m.end, hi, &m)) {
+        if (in_place(&m)) {
+            return (int)slot_of(&m);
         }
     }
     return -1;
 }
 
-/* Pages [lo, hi) are moved in where the slot has them, if nothing speaks against it: else
- * that is in *why_p.  Returns where it ended. */
-static uintptr_t slot_fill(unsigned i, uintptr_t lo, uintptr_t hi, const char **why_p)
-{
-    char           stack;
-    uintptr_t      here = (uintptr_t)&stack, tls = (uintptr_t)&errno, self = (uintptr_t)pthread_self();
-    uint64_t       start = now();
-    struct emu_vma vma;
+/* What is to be registered, and whether it can be moved, which is asked once */
+struct wish {
+    uintptr_t   addr, end, lo, hi; /* lo, hi: whole pages that may be moved */
+    bool        asked, threads;
+    const char *against;
+};
 
-    if (!affordable()) {
-        *why_p = "moving has taken too much time";
-        return lo;
+static const char *against(struct wish *wish)
+{
+    uintptr_t page = page_size();
+
+    if (!wish->asked) {
+        wish->asked   = true;
+        wish->against = !affordable() ? "moving has taken too much time" :
+                                        emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
     }
-    *why_p = other_user();
-    if (*why_p != NULL) {
-        return lo;
+    if ((wish->against == NULL) && wish->threads) {
+        /* Not what others have on the same pages.  In a child the C library sets locks of
+         * other threads free (of heaps, of stdio) before the copy is made. */
+        wish->lo      = (wish->addr + page - 1) & ~(page - 1);
+        wish->hi      = wish->end & ~(page - 1);
+        wish->against = (wish->lo < wish->hi) ? NULL : "there is another thread, and no whole page";
     }
-    /* not what the caller runs on, nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || ((here >= lo) && (here < hi)) ||
-        ((tls >= lo) && (tls < hi)) || ((self + SELF_SIZE > lo) && (self < hi))) {
-        *why_p = "it is the stack, or of no kind that can be moved";
-        return lo;
-    }
-    if (registered(lo, hi)) {
-        *why_p = "some of its pages is registered, and was not moved";
-        return lo;
-    }
-    *why_p     = "there is no memory, or no memfd";
-    home.begun = home.begun ? home.begun : start;
-    hi         = home_open() ? move_in(lo, hi, slot_offset(i, lo)) : lo;
-    home.spent += now() - start;
-    return hi;
+    return wish->against;
 }
 
-static int slot_make(uintptr_t lo, uintptr_t hi, const char **why_p)
+/* Pages [lo, hi) of it are moved in where the slot has them.  Returns what speaks against it. */
+static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish *wish)
+{
+    uintptr_t   first = home.slot[i].first, done;
+    const char *why   = against(wish);
+
+    if (why != NULL) {
+        return why;
+    }
+    lo = (lo > wish->lo) ? lo : wish->lo;
+    hi = (hi < wish->hi) ? hi : wish->hi;
+    if (lo >= hi) {
+        return NULL;
+    }
+    if ((hi > first + HOME_MAX) || (lo + HOME_MAX < first)) {
+        return "it is too large";
+    }
+    why = emu_rehome_against_pages(lo, hi);
+    if (why != NULL) {
+        return why;
+    }
+    if (registered(lo, hi)) {
+        return "some of its pages is registered, and was not moved";
+    }
+    done = emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
+    if (done < hi) {
+        punch(slot_offset(i, done), hi - done);
+        return "there is no memory, or it can't be held still";
+    }
+    return NULL;
+}
+
+/* What of it is not in the file yet */
+static void slot_fill(unsigned i, struct wish *wish, const char **why_p)
+{
+    struct emu_mapping m;
+    uintptr_t          at, gap, hi = wish->hi;
+
+    for (at = wish->lo; at < hi; at = m.end) {
+        if (!next_mapping(at, hi, &m)) {
+            m = (struct emu_mapping){.begin = hi, .end = hi};
+        }
+        gap = (m.begin > at) ? m.begin : at;
+        if (at < gap) {
+            *why_p = move_gap(i, at, gap, wish);
+        }
+    }
+}
+
+/* The longest piece of [addr, addr + size) that the slot has where it was put */
+static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_window *w)
+{
+    struct emu_mapping m   = {.end = addr};
+    uintptr_t          run = 0, end = 0, to; /* pieces that touch */
+
+    *w = (struct emu_window){.begin = addr, .end = addr, .dev = home.dev, .ino = home.ino};
+    while (next_mapping(m.end, addr + size, &m)) {
+        if (in_place(&m) && (slot_of(&m) == i)) {
+            run = ((m.begin == end) && (run != 0)) ? run : (m.begin > addr) ? m.begin : addr;
+            end = m.end;
+            to  = (end < addr + size) ? end : addr + size;
+            if (to - run > w->end - w->begin) {
+                w->begin = run;
+                w->end   = to;
+            }
+        }
+    }
+    w->off = slot_offset(i, w->begin);
+    return w->end > w->begin;
+}
+
+static int slot_new(struct wish *wish, const char **why_p)
 {
     unsigned i;
 
-    if ((hi - lo > HOME_MAX) || (home.used == SLOTS)) {
-        *why_p = (home.used == SLOTS) ? "there are too many" : "it is too large";
+    *why_p = (wish->hi - wish->lo > HOME_MAX) ? "it is too large" :
+             (home.used == SLOTS)             ? "there are too many" :
+             (against(wish) != NULL)          ? wish->against :
+             !home_open()                     ? "there is no memfd" :
+                                                NULL;
+    if (*why_p != NULL) {
         return -1;
     }
+    home.begun = home.begun ? home.begun : now();
     do { /* the one that was left longest ago: somebody may be late with a put to it */
         i = home.next++ % SLOTS;
     } while (home.slot[i].used);
-    home.slot[i] = (struct slot){lo, lo, lo, 0, false};
-    hi           = slot_fill(i, lo, hi, why_p);
-    if (lo == hi) {
-        if (home.fd >= 0) {
-            slot_empty(i); /* what was copied before it failed */
-        }
-        return -1;
-    }
-    home.slot[i].hi   = hi;
-    home.slot[i].used = true;
+    home.slot[i] = (struct slot){wish->lo, 0, true};
     home.used++;
     home.waiting++; /* until it has a reference */
     return (int)i;
 }
 
-/* Some of [lo, hi) is there already: the rest comes before and behind it. */
-static void slot_extend(unsigned i, uintptr_t lo, uintptr_t hi)
+static int get(struct wish *wish, struct emu_window *w, const char **why_p)
 {
-    struct slot *s = &home.slot[i];
-    const char  *why;
+    int i = slot_find(wish->lo, wish->hi);
 
-    if ((hi > s->hi) && (hi - s->lo <= HOME_MAX) && (hi - s->first <= HOME_MAX)) {
-        s->hi = slot_fill(i, s->hi, hi, &why);
+    if (i < 0) {
+        i = slot_new(wish, why_p);
     }
-    if ((lo < s->lo) && (s->hi - lo <= HOME_MAX) && (s->first - lo <= HOME_MAX) &&
-        (slot_fill(i, lo, s->lo, &why) == s->lo)) {
-        s->lo = lo; /* or it is a piece that nobody knows of, which goes when the slot goes */
+    if (i < 0) {
+        return -1;
     }
+    slot_fill((unsigned)i, wish, why_p);
+    if (!slot_window((unsigned)i, wish->addr, wish->end - wish->addr, w)) {
+        if (home.slot[i].refs == 0) {
+            slot_leave((unsigned)i, false);
+        }
+        return -1;
+    }
+    home.waiting -= home.slot[i].refs++ == 0;
+    return i;
 }
 
 int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p)
 {
-    uintptr_t    page = page_size(), lo = addr & ~(page - 1), hi = (addr + size + page - 1) & ~(page - 1);
-    struct slot *s;
-    int          i;
+    uintptr_t   page = page_size();
+    uint64_t    start;
+    struct wish wish = {.addr = addr, .end = addr + size, .lo = addr & ~(page - 1),
+                        .hi = (addr + size + page - 1) & ~(page - 1)};
+    int         i;
 
-    if (!vcq->rehome || (hi <= lo)) {
+    if (!vcq->rehome || (wish.hi <= wish.lo)) {
         *why_p = "it is not to be";
         return -1;
     }
-    i = slot_find(lo, hi);
-    if (i < 0) {
-        i = slot_make(lo, hi, why_p);
-    } else {
-        slot_extend((unsigned)i, lo, hi);
+    start = now();
+    i     = get(&wish, w, why_p);
+    if (home.begun != 0) {
+        home.spent += now() - start;
     }
-    if (i < 0) {
-        return -1;
-    }
-    s = &home.slot[i];
-    home.waiting -= s->refs++ == 0;
-    w->begin = (s->lo > addr) ? s->lo : addr;
-    w->end   = (s->hi < addr + size) ? s->hi : addr + size;
-    w->dev   = home.dev;
-    w->ino   = home.ino;
-    w->off   = slot_offset((unsigned)i, w->begin);
     return i;
 }
 
-/* What nobody needs any more goes; while there is another thread it can only be found to be
- * unmapped, so that one is looked at then, and another the next time. */
-static void leave_unused(void)
+/* Slots that nobody needs any more, but that could not be left; while there are threads one
+ * is looked at, and another the next time. */
+static void leave_unused(bool alone)
 {
-    uint64_t start = now();
-    bool     alone;
-
-    if (home.waiting == 0) {
-        return;
-    }
-    alone = other_user() == NULL;
     for (unsigned k = 0; (k < SLOTS) && (home.waiting != 0); k++) {
         unsigned i = ++home.left % SLOTS;
 
@@ -493,15 +422,31 @@ static void leave_unused(void)
             }
         }
     }
-    home.spent += now() - start;
 }
 
-void emu_rehome_put(int i)
+void emu_rehome_put(int i, uintptr_t addr, size_t size)
 {
+    uintptr_t          page = page_size(), lo = addr & ~(page - 1), hi = (addr + size + page - 1) & ~(page - 1);
+    uint64_t           start;
+    struct emu_mapping m;
+    bool               may = false, threads = true;
+
+    if (home.used == 0) {
+        return;
+    }
+    start = now();
+    if ((home.waiting != 0) || (i >= 0) || next_mapping(lo, hi, &m)) {
+        may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
+    }
+    if (may) {
+        go_back(lo, hi, threads);
+    }
     if ((i >= 0) && (--home.slot[i].refs == 0)) {
         home.waiting++;
+        slot_leave((unsigned)i, false);
     }
-    leave_unused();
+    leave_unused(may && !threads);
+    home.spent += now() - start;
 }
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
@@ -540,11 +485,12 @@ void emu_rehome_fork_child(void)
     struct emu_mapping m = {0};
 
     emu_rehome_release(); /* the one thread that there is took it */
+    emu_freeze_fork_child();
     if (home.fd < 0) {
         return;
     }
-    while (next_mapping(0, SLOTS * SLOT_SIZE, &m)) {
-        if (!move_out(&m)) {
+    while (next_mapping(m.end, UINTPTR_MAX, &m)) {
+        if (!emu_rehome_move_out(home.fd, m, false)) {
             /* what it wrote would be its parent's, too */
             emu_message("fork: no memory for %zu bytes of the child's own", (size_t)(m.end - m.begin));
             abort();

@@ -168,7 +168,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->special  = emu_g.env.special | ((flags & UTOFU_VCQ_FLAG_THREAD_SAFE) ? EMU_SPECIAL_LOCKED : 0) |
                     ((flags & UTOFU_VCQ_FLAG_SESSION_MODE) ? EMU_SPECIAL_SESSION : 0);
     vcq->lines_unordered = emu_g.env.lines_unordered;
-    vcq->rehome          = emu_g.env.rehome;
+    vcq->rehome          = emu_g.env.rehome != EMU_REHOME_OFF;
     vcq->mrq_entries = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) ? emu_g.env.mrq_entries_session : emu_g.env.mrq_entries;
     if (vcq->special & EMU_SPECIAL_SESSION) { /* its operations are carried out by others */
         vcq->special &= ~(EMU_SPECIAL_WIRE | EMU_SPECIAL_TIMED | EMU_SPECIAL_INJECT);

@@ -277,6 +277,7 @@ CONF_TEST("rehome", conditions, 2,
     char         params[256] = {0};
     int          fd;
 
+    setenv("UTOFU_EMU_REHOME", "alone", 1);
     pair_open(&p);
     CONF_CHECK(pthread_create(&thread, NULL, sleeper, (void *)&stop) == 0, "pthread_create");
     stays(&p, block, BYTES, "a thread");
@@ -323,6 +324,7 @@ CONF_TEST("rehome", not_under_a_registration, 2,
     pthread_t     thread;
     utofu_stadd_t first = 0;
 
+    setenv("UTOFU_EMU_REHOME", "alone", 1);
     pair_open(&p);
     if (conf_rank == 1) {
         CONF_CHECK(pthread_create(&thread, NULL, sleeper, (void *)&stop) == 0, "pthread_create");
@@ -472,6 +474,7 @@ CONF_TEST("rehome", while_threads_run, 2,
     pthread_t     thread;
     utofu_stadd_t stadd = 0;
 
+    setenv("UTOFU_EMU_REHOME", "alone", 1);
     pair_open(&p);
     if (conf_rank == 1) {
         stadd = conf_reg(&p.vcq, block, BYTES, 0);
@@ -630,6 +633,312 @@ CONF_TEST("rehome", heap_in_use, 2,
     CONF_CHECK((conf_rank == 0) || (home_bytes() == 0), "%" PRIu64 " bytes are left", home_bytes());
     pair_close(&p);
 }
+
+/* ------------------------------------------------------------- beside other threads */
+
+/* Pages can be held still though there are threads (as for a process with CAP_SYS_PTRACE). */
+static bool can_freeze(void)
+{
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+struct worker {
+    pthread_t          thread;
+    _Atomic bool      *stop;
+    volatile uint64_t *word; /* of the thread alone, among what is registered */
+    uint64_t           count, failed;
+    char              *into;
+    int                fd;
+};
+
+static void *counts(void *arg)
+{
+    struct worker *w = arg;
+
+    while (!atomic_load_explicit(w->stop, memory_order_relaxed)) {
+        for (int i = 0; i < 1000; i++) {
+            *w->word = *w->word + 1;
+        }
+        w->count += 1000;
+    }
+    return NULL;
+}
+
+static void *reads(void *arg)
+{
+    struct worker *w = arg;
+
+    while (!atomic_load_explicit(w->stop, memory_order_relaxed)) {
+        w->failed += pread(w->fd, w->into, 3000, 0) != 3000;
+        w->count++;
+        w->failed += memcmp(w->into + 1000, "from a file", 11) != 0;
+    }
+    return NULL;
+}
+
+/* Blocks of many sizes come and go: the heap of a thread, and what malloc keeps of it */
+static void *mallocs(void *arg)
+{
+    struct worker *w   = arg;
+    unsigned       rng = 99;
+    char          *have[32] = {NULL};
+
+    while (!atomic_load_explicit(w->stop, memory_order_relaxed)) {
+        unsigned i = (rng = rng * 1103515245u + 12345u) >> 8, n = 16 + (i >> 5) % 9000;
+
+        i %= 32;
+        if (have[i] != NULL) {
+            w->failed += strcmp(have[i], "kept") != 0;
+            free(have[i]);
+        }
+        have[i] = malloc(n);
+        strcpy(have[i], "kept");
+        w->count++;
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        free(have[i]);
+    }
+    return NULL;
+}
+
+static void workers_start(struct worker *w, unsigned n, void *(*run)(void *), _Atomic bool *stop)
+{
+    for (unsigned i = 0; i < n; i++) {
+        w[i].stop = stop;
+        CONF_CHECK(pthread_create(&w[i].thread, NULL, run, &w[i]) == 0, "pthread_create");
+    }
+}
+
+static void workers_join(struct worker *w, unsigned n, const char *what)
+{
+    for (unsigned i = 0; i < n; i++) {
+        pthread_join(w[i].thread, NULL);
+        CONF_CHECK((w[i].failed == 0) && (w[i].count > 0), "%s: %" PRIu64 " failed of %" PRIu64, what, w[i].failed,
+                   w[i].count);
+    }
+}
+
+CONF_TEST("rehome", nothing_is_lost_beside_threads, 2,
+          "memory goes to the memfd and back while other threads, and the kernel for them, write there: no write is lost, "
+          "no call fails")
+{
+    enum { ROUNDS = 300, SPAN = 2560 << 10 }; /* more than is copied at a time */
+    struct pair   p;
+    char         *block = NULL;
+    struct worker counter[2] = {0}, reader[1] = {0};
+    _Atomic bool  stop = false;
+    unsigned      moved = 0, back = 0;
+
+    pair_open(&p);
+    CONF_CHECK(posix_memalign((void **)&block, PAGE, SPAN) == 0, "posix_memalign");
+    memset(block, 0, SPAN);
+    if (!can_freeze()) {
+        CONF_CHECK(pthread_create(&reader[0].thread, NULL, sleeper, (void *)&stop) == 0, "pthread_create");
+        stays(&p, block, BYTES, "a thread, and no way to freeze it");
+        atomic_store(&stop, true);
+        pthread_join(reader[0].thread, NULL);
+        free(block);
+        pair_close(&p);
+        return;
+    }
+    if (conf_rank == 1) {
+        counter[0].word = (volatile uint64_t *)(block + 64);
+        counter[1].word = (volatile uint64_t *)(block + SPAN - 5000);
+        reader[0].into  = block + 1500000;
+        reader[0].fd    = memfd_create("source", MFD_CLOEXEC);
+        CONF_CHECK(pwrite(reader[0].fd, "from a file", 11, 1000) == 11, "pwrite");
+        CONF_CHECK(ftruncate(reader[0].fd, 3000) == 0, "ftruncate");
+        workers_start(counter, 2, counts, &stop);
+        workers_start(reader, 1, reads, &stop);
+    }
+    for (unsigned r = 0; r < ROUNDS; r++) {
+        utofu_stadd_t stadd = 0, all[2];
+
+        if (conf_rank == 1) {
+            stadd = conf_reg(&p.vcq, block, SPAN, 0);
+            moved += is_home(block, NULL) && is_home(block + SPAN - 1, NULL);
+        }
+        if (r % 50 == 0) { /* peers reach it, too */
+            conf_exchange(&stadd, sizeof(stadd), all);
+            if (conf_rank == 0) {
+                conf_fill(p.own.addr, BYTES, r);
+                CONF_OK(utofu_put(p.vcq.hdl, p.vcq.peer[1], p.mine, all[1] + 400000, BYTES, 3, CONF_LMRQ, NULL));
+                wait_local(&p, UTOFU_MRQ_TYPE_LCL_PUT);
+            }
+            conf_barrier();
+        }
+        if (conf_rank == 1) {
+            conf_dereg(&p.vcq, stadd);
+            back += !is_home(block, NULL) && !is_home(block + SPAN - 1, NULL);
+            CONF_CHECK_FILL(block + 400000, BYTES, r - r % 50, "what was put");
+        }
+    }
+    if (conf_rank == 1) {
+        atomic_store(&stop, true);
+        workers_join(counter, 2, "counting");
+        workers_join(reader, 1, "read()");
+        for (int i = 0; i < 2; i++) {
+            CONF_CHECK(*counter[i].word == counter[i].count, "%" PRIu64 " of %" PRIu64 " are left", *counter[i].word,
+                       counter[i].count);
+        }
+        CONF_CHECK((moved > 20) && (back == ROUNDS), "%u moved, %u back", moved, back);
+        CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+    }
+    free(block);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", each_goes_back_by_itself, 2,
+          "pages that are registered no more are private again, also beside threads, while their neighbours are there yet")
+{
+    struct pair   p;
+    char         *block = NULL;
+    struct worker idle  = {0};
+    _Atomic bool  stop  = false;
+    bool          threads = can_freeze();
+    utofu_stadd_t s[3] = {0};
+
+    pair_open(&p);
+    CONF_CHECK(posix_memalign((void **)&block, PAGE, 9 * PAGE) == 0, "posix_memalign");
+    if (conf_rank == 1) {
+        if (threads) {
+            CONF_CHECK(pthread_create(&idle.thread, NULL, sleeper, (void *)&stop) == 0, "pthread_create");
+        }
+        conf_fill(block, 9 * PAGE, 8);
+        s[0] = conf_reg(&p.vcq, block, 9 * PAGE, 0);
+        s[1] = conf_reg(&p.vcq, block + 2 * PAGE - 8, 16, 0);
+        s[2] = conf_reg(&p.vcq, block + 6 * PAGE + 50, 100, 0);
+        conf_dereg(&p.vcq, s[0]);
+        for (unsigned i = 0; i < 9; i++) {
+            CONF_CHECK(is_home(block + i * PAGE, NULL) == ((i == 1) || (i == 2) || (i == 6)), "page %u", i);
+        }
+        CONF_CHECK(home_bytes() == 3 * PAGE, "%" PRIu64 " bytes", home_bytes());
+        CONF_CHECK_FILL(block, 9 * PAGE, 8, "the block");
+        s[0] = conf_reg(&p.vcq, block, 9 * PAGE, 0); /* and there again */
+        for (unsigned i = 0; i < 9; i++) {
+            CONF_CHECK(is_home(block + i * PAGE, NULL), "page %u is not there again", i);
+        }
+        CONF_CHECK_FILL(block, 9 * PAGE, 8, "the block, registered again");
+    }
+    exchange(&p, block, 2 * PAGE, s[0], 4);
+    exchange(&p, block + 2 * PAGE - 8, 16, s[1], 5);
+    exchange(&p, block + 6 * PAGE + 50, 100, s[2], 6);
+    if (conf_rank == 1) {
+        for (unsigned i = 0; i < 3; i++) {
+            conf_dereg(&p.vcq, s[i]);
+        }
+        CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "something is left");
+        atomic_store(&stop, true);
+        if (threads) {
+            pthread_join(idle.thread, NULL);
+        }
+    }
+    free(block);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", neighbours_stay_beside_threads, 2,
+          "beside threads only whole pages are moved, so nothing but what was registered; all of it works")
+{
+    static const struct {
+        size_t at, size, from, to; /* pages that are moved: [from, to) */
+    } parts[] = {
+            {100, 64, 0, 0}, {PAGE - 8, 16, 0, 0}, {0, PAGE, 0, 1}, {8, 2 * PAGE, 1, 2}, {2 * PAGE, 3 * PAGE + 1, 2, 5},
+    };
+    struct pair  p;
+    char        *block = NULL;
+    struct worker idle = {0};
+    _Atomic bool stop  = false, threads = can_freeze();
+
+    pair_open(&p);
+    CONF_CHECK(posix_memalign((void **)&block, PAGE, 8 * PAGE) == 0, "posix_memalign");
+    CONF_CHECK(pthread_create(&idle.thread, NULL, sleeper, (void *)&stop) == 0, "pthread_create");
+    for (unsigned k = 0; k < CONF_LEN(parts); k++) {
+        utofu_stadd_t stadd = 0;
+
+        if (conf_rank == 1) {
+            stadd = conf_reg(&p.vcq, block + parts[k].at, parts[k].size, 0);
+            for (unsigned i = 0; i < 8; i++) {
+                CONF_CHECK(is_home(block + i * PAGE, NULL) == (threads && (i >= parts[k].from) && (i < parts[k].to)),
+                           "part %u, page %u", k, i);
+            }
+        }
+        exchange(&p, block + parts[k].at, parts[k].size, stadd, k);
+        if (conf_rank == 1) {
+            conf_dereg(&p.vcq, stadd);
+            CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+        }
+    }
+    atomic_store(&stop, true);
+    pthread_join(idle.thread, NULL);
+    free(block);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", fork_beside_threads, 2,
+          "a thread forks while others count in registered memory and use malloc: the child has a copy, and all go on")
+{
+    enum { FORKS = 60, SPAN = 80 * PAGE };
+    struct pair   p;
+    char         *block = NULL, *small = malloc(24);
+    struct worker counter[1] = {0}, heap[2] = {0};
+    _Atomic bool  stop = false;
+    utofu_stadd_t stadd[2] = {0};
+
+    pair_open(&p);
+    CONF_CHECK(posix_memalign((void **)&block, PAGE, SPAN) == 0, "posix_memalign");
+    if (conf_rank == 1) {
+        memset(block, 0, SPAN);
+        strcpy(small, "the parent's");
+        counter[0].word = (volatile uint64_t *)(block + 4096);
+        workers_start(counter, 1, counts, &stop);
+        workers_start(heap, 2, mallocs, &stop);
+        stadd[0] = conf_reg(&p.vcq, block, SPAN, 0);
+        stadd[1] = conf_reg(&p.vcq, small, 24, 0);
+        CONF_CHECK(is_home(block, NULL) == can_freeze(), "the block");
+        for (int i = 0; i < FORKS; i++) {
+            int   status;
+            pid_t pid = fork();
+
+            CONF_CHECK(pid >= 0, "fork");
+            if (pid == 0) {
+                bool  ok   = !is_home(block, NULL) && !strcmp(small, "the parent's");
+                char *mine = malloc(100000);
+
+                memset(mine, 1, 100000);
+                memset(block, 0xee, SPAN);
+                strcpy(small, "the child's");
+                free(mine);
+                _exit(ok ? 0 : 1);
+            }
+            CONF_CHECK((waitpid(pid, &status, 0) == pid) && WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+                       "child %d ended with 0x%x", i, (unsigned)status);
+        }
+        CONF_CHECK(!strcmp(small, "the parent's"), "the small block says %s", small);
+        atomic_store(&stop, true);
+        workers_join(counter, 1, "counting");
+        workers_join(heap, 2, "malloc");
+        CONF_CHECK(*counter[0].word == counter[0].count, "%" PRIu64 " of %" PRIu64 " are left", *counter[0].word,
+                   counter[0].count);
+        CONF_CHECK_BYTES(block + 8192, SPAN - 8192, 0, "the parent's block");
+    }
+    exchange(&p, block, SPAN, stadd[0], 3);
+    exchange(&p, small, 24, stadd[1], 4);
+    if (conf_rank == 1) {
+        conf_dereg(&p.vcq, stadd[0]);
+        conf_dereg(&p.vcq, stadd[1]);
+    }
+    free(block);
+    free(small);
+    pair_close(&p);
+}
+
+/* ------------------------------------------------------------------------ its end */
 
 CONF_TEST("rehome", churn_ends_it, 2,
           "a program that registers for each transfer is left with its memory where it is, before long")

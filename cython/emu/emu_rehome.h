@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_rehome.h - what the files of emu_rehome.c share: may memory be moved, and how it is
+ * held still meanwhile.
+ */
+#ifndef EMU_REHOME_H
+#define EMU_REHOME_H
+
+#include "emu_internal.h"
+
+/* emu_rehome_may.c: what speaks against moving memory of this process; NULL: nothing.
+ * *threads_p: there are other threads, so it has to be frozen.  threads_ok: UTOFU_EMU_REHOME
+ * allows that. */
+const char *emu_rehome_against(bool threads_ok, bool *threads_p);
+/* The same of the pages [lo, hi) */
+const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi);
+
+/* The caller's stack is on these pages, or will be. */
+bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
+
+/* emu_rehome_move.c: pages [lo, hi) go to off of the file, which is mapped over them.  Returns
+ * where it ended. */
+uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
+/* A mapping of the file is replaced by a private copy, from its begin on.  No signal handler may
+ * run, and emu_rehome_hold is needed, or there is no other thread. */
+bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads);
+
+/* emu_freeze.c: from the one to the other whoever writes to the pages [at, at + n) waits,
+ * other threads as well as the kernel for them.  The caller, who must not write there,
+ * may map something else over them meanwhile.  No other thread's lock may be waited for
+ * between them.  Not for two callers at a time. */
+bool emu_freeze_possible(void);
+bool emu_freeze(uintptr_t at, size_t n);
+void emu_thaw(uintptr_t at, size_t n);
+void emu_freeze_fork_child(void);
+
+#endif /* EMU_REHOME_H */

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_rehome_may.c - may private memory be moved (emu_rehome.c)?  Not when somebody holds its
+ * pages, nor what the caller and the kernel write meanwhile.
+ */
+#include "emu_internal.h"
+#include "emu_rehome.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SELF_SIZE  2304u                 /* what the C library has for a thread begins at its pthread_t */
+#define STACK_MORE ((uintptr_t)64 << 10) /* of the caller's stack, below where it is now */
+
+/* ---------------------------------------------------------------- the process */
+
+static long status_field(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+
+    return (at == NULL) ? -1 : strtol(at + strlen(name), NULL, 10);
+}
+
+/* A file that has, or may have, pages of ours besides our mapping of them */
+static bool holds_pages(const char *target)
+{
+    static const char *const harmless[] = {"/dev/null", "/dev/zero", "/dev/full",    "/dev/random", "/dev/urandom",
+                                           "/dev/tty",  "/dev/pts/", "/dev/console", "/dev/ptmx",   "/dev/shm/"};
+
+    if (strstr(target, "io_uring") != NULL) {
+        return true;
+    }
+    if (strncmp(target, "/dev/", 5)) {
+        return false;
+    }
+    for (unsigned i = 0; i < sizeof(harmless) / sizeof(*harmless); i++) {
+        if (!strncmp(target, harmless[i], strlen(harmless[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool reads_directly(const char *fd)
+{
+    int flags = fcntl((int)strtol(fd, NULL, 10), F_GETFL);
+
+    return (flags >= 0) && (flags & O_DIRECT);
+}
+
+/* Also those by which another thread may be reading into pages without copying (direct: they
+ * matter) */
+static bool descriptors_hold_pages(bool direct)
+{
+    DIR           *d     = opendir("/proc/self/fd");
+    bool           holds = d == NULL;
+    struct dirent *ent;
+    char           target[64];
+
+    while (!holds && ((ent = readdir(d)) != NULL)) {
+        ssize_t n = readlinkat(dirfd(d), ent->d_name, target, sizeof(target) - 1);
+
+        target[(n > 0) ? n : 0] = '\0';
+        holds                   = holds_pages(target) || (direct && (target[0] == '/') && reads_directly(ent->d_name));
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return holds;
+}
+
+static ssize_t read_file(const char *path, char *buf, size_t size)
+{
+    int     fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n  = (fd < 0) ? -1 : read(fd, buf, size - 1);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    buf[(n > 0) ? n : 0] = '\0';
+    return n;
+}
+
+const char *emu_rehome_against(bool threads_ok, bool *threads_p)
+{
+    char text[8192];
+
+    if (read_file("/proc/self/status", text, sizeof(text)) <= 0) {
+        return "/proc is closed to the process";
+    }
+    *threads_p = status_field(text, "\nThreads:") != 1 + emu_g.service_running;
+    if (*threads_p && !threads_ok) {
+        return "there is another thread";
+    }
+    if (*threads_p && !emu_freeze_possible()) {
+        return "there is another thread, and no userfaultfd for the process";
+    }
+    if (status_field(text, "\nVmPin:") != 0) {
+        return "a driver has pinned memory";
+    }
+    if ((status_field(text, "\nVmLck:") != 0) && !emu_g.env.mlock_memory) {
+        return "memory is locked";
+    }
+    /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
+    if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
+        emu_vma_named("/[aio]")) {
+        return "there is an aio context";
+    }
+    return descriptors_hold_pages(*threads_p) ? "an io_uring, a device or a file with O_DIRECT is open" : NULL;
+}
+
+/* ------------------------------------------------------------------- the pages */
+
+static bool within(uintptr_t at, uintptr_t lo, uintptr_t hi)
+{
+    return (at >= lo) && (at < hi);
+}
+
+bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi)
+{
+    char stack;
+
+    return within((uintptr_t)&stack, lo, hi + STACK_MORE);
+}
+
+const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi)
+{
+    uintptr_t      self = (uintptr_t)pthread_self();
+    struct emu_vma vma;
+
+    /* not what the caller runs on, nor what the kernel writes for a thread by itself */
+    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || emu_rehome_runs_on(lo, hi) ||
+        within((uintptr_t)&errno, lo, hi) || ((self + SELF_SIZE > lo) && (self < hi))) {
+        return "it is the stack, or of no kind that can be moved";
+    }
+    return NULL;
+}
