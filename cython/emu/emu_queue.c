@@ -16,6 +16,7 @@
 
 #define MRQ_FIRST_SIZE 1024u
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
+#define APART         64u  /* empty polls after a notice that are kept apart */
 #define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
 #define PUBLISH_PAUSE 256u /* empty polls after which they are stored, too */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
@@ -342,7 +343,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
         /* Not at once: in an exchange of single messages that would take the line
          * from the producer for each of them. */
         if (emu_unlikely(vcq->empty_polls > PUBLISH_PAUSE)) {
-            vcq->empty_polls = PATIENCE;
+            vcq->empty_polls = APART;
             if (vcq->unpublished != 0) {
                 emu_lanes_publish(vcq);
             }
@@ -354,6 +355,19 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
 out:
     emu_vcq_unlock(vcq);
     return code;
+}
+
+/* A CPU that looks at a word as fast as it can makes the other one's store take longer,
+ * by a fifth of the whole way of a message where lines are slow.  So it waits some ns
+ * between looks while an answer may be near; not for ever, as who polls has other things
+ * to do. */
+EMU_INLINE void look_apart(void)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("pause" : : : "memory");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb" : : : "memory");
+#endif
 }
 
 /* The wait for one sender's next notice is written out: what a round takes is how much
@@ -376,6 +390,9 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
             emu_likely((vcq->bell == NULL) && (vcq->empty_polls < PUBLISH_PAUSE))) {
             if (++vcq->empty_polls > PATIENCE) {
                 __builtin_prefetch(vcq->warm);
+            }
+            if (vcq->empty_polls <= APART) {
+                look_apart();
             }
             return UTOFU_ERR_NOT_FOUND;
         }
