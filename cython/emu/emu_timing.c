@@ -31,11 +31,11 @@
 #define COPY_BYTES_PER_NS 2u /* slower than that is somebody else's work, too */
 #define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
 /* What the calls themselves take, seen from outside (perf/timing_table.py): from the
- * call to the first look at the clock and from the last one to the return; the end of
+ * call to the first look at the clock and from the last one to the store; the end of
  * the poll that finds a notice. */
 #define ENTRY_NS     45u
-#define REACTION_NS  45u
-#define POLL_NS      40u
+#define REACTION_NS  12u
+#define POLL_NS      50u
 #define JITTER_NS    150u /* a notice is there so much before it is due, in 99 of 100 cases */
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
@@ -168,6 +168,7 @@ void emu_timing_wait(uint64_t until)
 
 #define CHUNKS 64
 #define ROUNDS 24
+#define REST_NS 600u /* between two stores: who waits for a put has looked for so long, too */
 
 static struct {
     _Atomic uint64_t word __attribute__((aligned(EMU_LINE)));
@@ -175,9 +176,15 @@ static struct {
     _Atomic bool     placed;
 } pingpong;
 
+static void rest(uint64_t ticks)
+{
+    for (uint64_t begin = emu_ticks(); emu_ticks() - begin < ticks;) {
+    }
+}
+
 static void *answer(void *arg)
 {
-    uint64_t seen = 0;
+    uint64_t seen = 0, ticks = emu_ticks_of_ns(REST_NS);
 
     sched_setaffinity(0, sizeof(cpu_set_t), arg);
     atomic_store(&pingpong.placed, true);
@@ -185,6 +192,7 @@ static void *answer(void *arg)
         uint64_t w = atomic_load_explicit(&pingpong.word, memory_order_acquire);
         if ((w != seen) && (w & 1)) {
             seen = w + 1;
+            rest(ticks);
             atomic_store_explicit(&pingpong.word, seen, memory_order_release);
         }
     }
@@ -198,11 +206,11 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One way of an 8-byte store to a load on another CPU, in ns: the lower quartile of
- * short series, because other work disturbs some of them. */
+/* One way of an 8-byte store to a load on another CPU that has been looking for a while, in
+ * ns: the lower quartile of short series, because other work disturbs some of them. */
 static double measure_floor(void)
 {
-    uint64_t  sample[CHUNKS], begin = emu_ticks();
+    uint64_t  sample[CHUNKS], begin = emu_ticks(), ticks = emu_ticks_of_ns(REST_NS);
     cpu_set_t mine, other;
     unsigned  n = 0;
     pthread_t thread;
@@ -234,6 +242,7 @@ static double measure_floor(void)
     for (uint64_t w = 1; (n < CHUNKS) && ((double)(emu_ticks() - begin) < 40e6 * ticks_per_ns); n++) {
         uint64_t t = emu_ticks();
         for (int i = 0; i < ROUNDS; i++, w += 2) {
+            rest(ticks);
             atomic_store_explicit(&pingpong.word, w, memory_order_release);
             while (atomic_load_explicit(&pingpong.word, memory_order_acquire) != w + 1) {
             }
@@ -244,8 +253,8 @@ static double measure_floor(void)
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
     qsort(sample, n, sizeof(sample[0]), by_value);
-    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns;
-    return (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns - REST_NS;
+    return (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
 }
 
 /* ----------------------------------------------------------------- parameters */
@@ -555,7 +564,7 @@ void emu_timing_poll_empty(void)
 
 uint64_t emu_timing_barrier_now(void)
 {
-    return timed ? emu_ticks() : 0;
+    return timed ? emu_ticks() - tk_entry : 0;
 }
 
 uint64_t emu_timing_packet(uint64_t fired_at)
@@ -565,5 +574,5 @@ uint64_t emu_timing_packet(uint64_t fired_at)
 
 bool emu_timing_completed(uint64_t due)
 {
-    return !timed || (emu_ticks() >= due + tk[P_BARRIER]);
+    return !timed || (emu_ticks() + tk_poll >= due + tk[P_BARRIER]);
 }
