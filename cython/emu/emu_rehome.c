@@ -402,7 +402,7 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
     }
     start = now();
     i     = get(&wish, w, why_p);
-    if (home.begun != 0) {
+    if (i >= 0) { /* to be refused is not what programs are to be kept from */
         home.spent += now() - start;
     }
     return i;
