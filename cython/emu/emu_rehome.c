@@ -2,7 +2,7 @@
 /*
  * emu_rehome.c - private memory that peers can map after all: when it is registered, its
  * pages are copied into a memfd, which is then mapped over them, at the same addresses.
- * When the last registration goes, they are made private again.
+ * Each is made private again when the last registration on it goes.
  *
  * The kernel is the only way into memory that can't be mapped, and what it copies becomes
  * visible in any order (emu_private.c).  Here a put is a store, as with memory that the
@@ -22,9 +22,9 @@
  *
  * Programs that register and deregister all the time stay without: see affordable().
  *
- * Whole pages are moved, with what else is on them, but beside other threads.  The memfd is sparse.  Pages that hang
- * together have a slot of it, far longer than what may be in it, so that a mapping that grows
- * (mremap) does not reach another's.
+ * Whole pages are moved, with what else is on them; beside other threads only those that are
+ * registered as a whole.  The memfd is sparse.  Pages that hang together have a slot of it, far
+ * longer than what may be in it, so that a mapping that grows (mremap) does not reach another's.
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
