@@ -412,10 +412,8 @@ struct emu_mapping {
     uint64_t  off; /* of begin, in the file */
     int       prot;
 };
-/* The mapping that an address is in; false: there is none. */
-bool emu_vma_at(uintptr_t addr, struct emu_mapping *found);
 /* The first mapping of that file that ends after one address and begins before the other;
- * false: there is none.  None of the four allocates. */
+ * false: there is none.  None of the three allocates. */
 bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found);
 
 /* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered

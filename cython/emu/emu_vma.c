@@ -227,30 +227,6 @@ bool emu_vma_named(const char *path)
     return found;
 }
 
-static struct emu_mapping as_mapping(const struct vma_piece *p)
-{
-    return (struct emu_mapping){(uintptr_t)p->start, (uintptr_t)p->end, p->offset,
-                                (p->readable ? PROT_READ : 0) | (p->writable ? PROT_WRITE : 0) |
-                                        (p->exec ? PROT_EXEC : 0)};
-}
-
-bool emu_vma_at(uintptr_t addr, struct emu_mapping *found_p)
-{
-    struct vma_piece p;
-    struct maps      m;
-    bool             found;
-
-    if (!maps_open(&m)) {
-        return false;
-    }
-    found = next_piece(&m, addr, false, &p) == 0;
-    close(m.fd);
-    if (found) {
-        *found_p = as_mapping(&p);
-    }
-    return found;
-}
-
 bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found_p)
 {
     uint64_t         pos = after;
@@ -267,7 +243,9 @@ bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t befo
     }
     close(m.fd);
     if (found) {
-        *found_p = as_mapping(&p);
+        *found_p = (struct emu_mapping){(uintptr_t)p.start, (uintptr_t)p.end, p.offset,
+                                        (p.readable ? PROT_READ : 0) | (p.writable ? PROT_WRITE : 0) |
+                                                (p.exec ? PROT_EXEC : 0)};
     }
     return found;
 }
