@@ -36,6 +36,7 @@
 #define ENTRY_NS     45u
 #define REACTION_NS  12u
 #define POLL_NS      50u
+#define LIE_NS       10000000u /* no notice is there so much before it is due */
 #define JITTER_NS    150u /* a notice is there so much before it is due, in 99 of 100 cases */
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
@@ -75,7 +76,7 @@ static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   ticks_per_ns = 1;
 static double   byte_ticks;
-static uint64_t tk_late, tk_near, tk_entry, tk_burst, tk_reaction, tk_poll, tk_jitter;
+static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_reaction, tk_poll, tk_jitter;
 static bool     timed;
 
 static __thread struct {
@@ -344,6 +345,7 @@ void emu_timing_join(void)
     byte_ticks = ns[P_BYTE] * ticks_per_ns;
     tk_late    = emu_ticks_of_ns(LATE_NS);
     tk_near    = emu_ticks_of_ns(NEAR_NS);
+    tk_lie     = emu_ticks_of_ns(LIE_NS);
     tk_entry   = emu_ticks_of_ns(ENTRY_NS);
     tk_burst   = emu_ticks_of_ns(BURST_NS);
     tk_reaction = emu_ticks_of_ns(REACTION_NS);
@@ -538,12 +540,14 @@ bool emu_timing_polled(uint64_t due)
     return true;
 }
 
-/* A remote notice comes at the real time, whatever the thread's clock says. */
+/* A remote notice comes at the real time, whatever the thread's clock says.  Who wrote
+ * it stored it shortly before; a time that is far off is not his, and those behind it
+ * do not wait for it. */
 bool emu_timing_remote(uint64_t due)
 {
     uint64_t now = emu_ticks();
 
-    if ((due != 0) && (now < due)) {
+    if ((due != 0) && (now < due) && (due - now < tk_lie)) {
         if (due - now > tk_near) {
             return false;
         }

@@ -52,7 +52,7 @@ def emu_tests(tmp_path_factory):
     return build(
         tmp_path_factory.mktemp("emu") / "emu_tests",
         [*sorted((HERE / "c").glob("*.c")), *harness_sources()],
-        [uct_tofu.include_dir(), EMULATOR / "abi", HARNESS],
+        [uct_tofu.include_dir(), EMULATOR / "abi", EMULATOR / "emu", HARNESS],
         uct_tofu.lib_dir(),
     )
 
@@ -78,7 +78,7 @@ def sanitized(tmp_path_factory):
     build(
         out / "emu_tests",
         [*sorted((HERE / "c").glob("*.c")), *harness_sources()],
-        [EMULATOR / "abi", HARNESS],
+        [EMULATOR / "abi", EMULATOR / "emu", HARNESS],
         out,
         flags,
     )
