@@ -116,6 +116,7 @@ void tofu_set_log(tofu_log_cb_t cb);
 /* ------------------------------------------------------------------- md */
 
 #define TOFU_TNI_AUTO (~0u)
+#define TOFU_VCQS_ALL (~0u)
 
 typedef struct tofu_md_config {
     unsigned tni;          /* index into the usable TNIs of the one that is used
@@ -125,6 +126,8 @@ typedef struct tofu_md_config {
     unsigned max_cqs;      /* that this process may take of the node's; 0: an equal
                               share, where the environment tells how many
                               processes there are, else all */
+    unsigned max_vcqs;     /* that ifaces may have of their own; further ifaces
+                              share VCQs.  TOFU_VCQS_ALL: while there are any */
     size_t   stripe_thresh; /* bytes from which on a put or get may use another TNI
                               than that of its iface, or several */
     size_t   arena_chunk;  /* bytes of address space taken at a time for
@@ -270,7 +273,8 @@ typedef struct tofu_iface_stats {
 
 void tofu_iface_config_default(tofu_iface_config_t *config);
 
-/* Open; enters the kernel.  NO_DEVICE when no VCQ is left on the node. */
+/* Open; enters the kernel.  When no VCQ is left on the node the iface shares one with
+ * others of its md; NO_DEVICE when there is no place on any.  Any thread. */
 tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
                               tofu_iface_t **iface_p);
 /* Close; endpoints must be destroyed before.  Operations still in flight are

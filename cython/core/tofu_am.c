@@ -43,6 +43,7 @@ void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
     address->geometry.large_size  = tofu_am_large_size(iface);
     address->geometry.seg_size    = (uint32_t)iface->config.am_seg_size;
     address->incarnation = iface->am->incarnation;
+    address->port        = (uint8_t)iface->port;
 }
 
 static tofu_status_t tofu_am_reg(tofu_iface_t *iface, unsigned stag,
@@ -63,17 +64,25 @@ static tofu_status_t tofu_am_reg(tofu_iface_t *iface, unsigned stag,
 
 /* ------------------------------------------------------------ mailboxes */
 
+/* Segments that the iface at a port may have. */
+static uint32_t tofu_mailbox_segments(const tofu_iface_t *iface, unsigned port)
+{
+    return ((port == 0) ? (uint32_t)iface->md->caps.num_reserved_stags :
+                          TOFU_PORT_STAGS) - TOFU_STAG_MAILBOX;
+}
+
 tofu_status_t tofu_mailbox_stadd(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
-                                 uint32_t index, utofu_stadd_t *stadd_p)
+                                 unsigned port, uint32_t index,
+                                 utofu_stadd_t *stadd_p)
 {
     uint32_t      segment = index / TOFU_MAILBOX_SEGMENT;
     utofu_stadd_t stadd;
     int           ret;
 
-    if (segment >= iface->md->caps.num_reserved_stags - TOFU_STAG_MAILBOX) {
+    if (segment >= tofu_mailbox_segments(iface, port)) {
         return TOFU_ERR_OUT_OF_RANGE;
     }
-    ret = iface->fn.query_stadd(vcq_id, TOFU_STAG_MAILBOX + segment, &stadd);
+    ret = tofu_peer_stadd(iface, vcq_id, port, TOFU_STAG_MAILBOX + segment, &stadd);
     if (ret != UTOFU_SUCCESS) {
         return tofu_status_from_code(ret);
     }
@@ -96,7 +105,7 @@ static tofu_status_t tofu_mailbox_grow(tofu_am_t *am)
     utofu_stadd_t stadd;
     uint32_t      i;
 
-    if (TOFU_STAG_MAILBOX + n >= md->caps.num_reserved_stags) {
+    if (n >= tofu_mailbox_segments(iface, iface->port)) {
         return TOFU_ERR_EXCEEDS_LIMIT;
     }
     segments = realloc(am->segments, (n + 1) * sizeof(*am->segments));

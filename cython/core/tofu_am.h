@@ -135,9 +135,9 @@ enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2, TOFU_ANSWER_GONE = 3 }
 
 /* An entry of the request table.  claim: 0, or who may write the request. */
 typedef struct tofu_entry {
-    _Atomic uint64_t claim; /* VCQ ID ^ TOFU_CLAIM_KEY */
+    _Atomic uint64_t claim; /* tofu_claim of VCQ ID and port */
     uint64_t         magic; /* TOFU_REQUEST_MAGIC << 32 | TOFU_REQUEST_* */
-    uint64_t         who;   /* mailbox << 32 | nonce */
+    uint64_t         who;   /* port << 56 | mailbox << 32 | nonce */
     uint64_t         vcq_id;
     uint64_t         check; /* magic ^ who ^ vcq_id ^ incarnation of who is asked */
     uint64_t         pad[3];
@@ -152,6 +152,7 @@ enum {
 
 #define TOFU_REQUEST_MAGIC 0x75667271ull
 #define TOFU_CLAIM_KEY     0x9e3779b97f4a7c15ull
+#define TOFU_WHO_PORT_SHIFT 56
 #define TOFU_REQUEST_BYTES 32u /* magic .. check */
 
 /* The last entries of the table are for releases only.  Requests for slots keep
@@ -159,6 +160,20 @@ enum {
  * slots back.  Releases are answered at once, so these entries always come free. */
 #define TOFU_RELEASE_ENTRIES 8u
 #define TOFU_GRANT_ENTRIES   (TOFU_REQUEST_ENTRIES - TOFU_RELEASE_ENTRIES)
+
+#define TOFU_WHO_MAILBOX 0xffffffu
+#define TOFU_PORT_KEY    0xd6e8feb86659fd93ull
+
+/* What an iface writes to claim an entry: differs for any two, and tells who it is. */
+static inline uint64_t tofu_claim(utofu_vcq_id_t vcq_id, unsigned port)
+{
+    return vcq_id ^ TOFU_CLAIM_KEY ^ (port * TOFU_PORT_KEY);
+}
+
+static inline utofu_vcq_id_t tofu_claim_vcq(uint64_t claim, unsigned port)
+{
+    return claim ^ TOFU_CLAIM_KEY ^ (port * TOFU_PORT_KEY);
+}
 
 _Static_assert(sizeof(tofu_slot_header_t) == TOFU_BOUNCE_PAYLOAD, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
@@ -489,6 +504,7 @@ tofu_status_t tofu_mailbox_get(tofu_am_t *am, uint32_t *index_p,
 void tofu_mailbox_put(tofu_am_t *am, uint32_t index);
 /* STADD of a mailbox of another iface. */
 tofu_status_t tofu_mailbox_stadd(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                                 unsigned port,
                                  uint32_t index, utofu_stadd_t *stadd_p);
 void tofu_am_update_work(tofu_am_t *am);
 

@@ -38,11 +38,11 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p)
         }
         chan->peer   = peer;
         chan->vcq_id = peer->vcq_id;
-        ret = iface->fn.query_stadd(peer->vcq_id, TOFU_STAG_SLOTS,
-                                    &chan->slots);
+        ret = tofu_peer_stadd(iface, peer->vcq_id, peer->port, TOFU_STAG_SLOTS,
+                              &chan->slots);
         if (ret == UTOFU_SUCCESS) {
-            ret = iface->fn.query_stadd(peer->vcq_id, TOFU_STAG_REQUEST,
-                                        &chan->table);
+            ret = tofu_peer_stadd(iface, peer->vcq_id, peer->port,
+                                  TOFU_STAG_REQUEST, &chan->table);
         }
         if (ret != UTOFU_SUCCESS) {
             tofu_error("utofu_query_stadd(VCQ %#llx): %s",
@@ -105,7 +105,7 @@ static uint32_t tofu_chan_entries(unsigned request)
 static void tofu_chan_ask(tofu_chan_t *chan, unsigned request)
 {
     tofu_iface_t *iface = chan->peer->iface;
-    uint64_t     hash   = iface->vcq_id * TOFU_CLAIM_KEY;
+    uint64_t     hash   = (iface->vcq_id + iface->port) * TOFU_CLAIM_KEY;
 
     chan->request  = (uint8_t)request;
     chan->state    = TOFU_CHAN_CLAIM;
@@ -242,10 +242,10 @@ static int tofu_chan_post_claim(tofu_chan_t *chan)
     status = tofu_post(iface, "utofu_cswap8", peer->vcq_id, 8,
                        iface->fn.cswap8(
                                iface->vcq, peer->vcq_id, 0,
-                               iface->vcq_id ^ TOFU_CLAIM_KEY,
+                               tofu_claim(iface->vcq_id, iface->port),
                                chan->table +
                                        chan->entry * sizeof(tofu_entry_t),
-                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               tofu_peer_edata(peer),
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
@@ -316,7 +316,8 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
     tofu_status_t status;
 
     body[0] = (TOFU_REQUEST_MAGIC << 32) | chan->request;
-    body[1] = ((uint64_t)chan->mailbox_index << 32) | chan->nonce;
+    body[1] = ((uint64_t)iface->port << TOFU_WHO_PORT_SHIFT) |
+              ((uint64_t)chan->mailbox_index << 32) | chan->nonce;
     body[2] = iface->vcq_id;
     body[3] = body[0] ^ body[1] ^ body[2] ^ peer->incarnation;
     status  = tofu_am_post_silent(peer, body, sizeof(body),

@@ -156,7 +156,7 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
                        iface->fn.put_piggyback8(
                                iface->vcq, peer->vcq_id, word, where, 8,
-                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               tofu_peer_edata(peer),
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
@@ -199,7 +199,7 @@ void tofu_am_probed(tofu_op_t *op)
     tofu_peer_t *peer  = op->peer;
     tofu_am_t   *am    = peer->iface->am;
     uint32_t    entry  = op->probe.entry;
-    uint64_t    mine   = peer->vcq_id ^ TOFU_CLAIM_KEY;
+    uint64_t    mine   = tofu_claim(peer->vcq_id, peer->port);
 
     --am->internal;
     peer->probing = 0;
@@ -264,6 +264,7 @@ void tofu_lender_report(tofu_lender_t *lender)
                 tofu_lender_revoke(lender);
             }
         } else if ((iface->num_polled < iface->config.am_polled) &&
+                   (peer->port == 0) && /* notices must tell whose they are */
                    !iface->am->short_of_slots && (news * 2 >= small->count)) {
             tofu_lender_permit(lender);
         }
@@ -308,8 +309,8 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     tofu_job_t    *job;
     tofu_peer_t   *peer;
     utofu_stadd_t mailbox;
-    uint64_t      magic, who, vcq_id, asked;
-    unsigned      type;
+    uint64_t      claim, magic, who, vcq_id, asked;
+    unsigned      type, port;
 
     if ((entry >= TOFU_REQUEST_ENTRIES) ||
         (offset % sizeof(tofu_entry_t) !=
@@ -317,12 +318,13 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
         goto drop;
     }
     e = &am->table[entry];
-    if (atomic_load_explicit(&e->claim, memory_order_acquire) !=
-        (notice->vcq_id ^ TOFU_CLAIM_KEY)) {
+    claim = atomic_load_explicit(&e->claim, memory_order_acquire);
+    magic = e->magic;
+    who   = e->who;
+    port  = (unsigned)(who >> TOFU_WHO_PORT_SHIFT);
+    if (claim != tofu_claim(notice->vcq_id, port)) {
         goto drop; /* the entry is another's: leave it to him */
     }
-    magic  = e->magic;
-    who    = e->who;
     vcq_id = e->vcq_id;
     asked  = e->check ^ magic ^ who ^ vcq_id; /* whom: his incarnation */
     type   = (unsigned)(magic & 0xffffffffu);
@@ -330,15 +332,16 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
         (asked > UINT32_MAX) ||
         ((type != TOFU_REQUEST_GRANT) && (type != TOFU_REQUEST_RELEASE)) ||
         ((type == TOFU_REQUEST_GRANT) != (entry < TOFU_GRANT_ENTRIES)) ||
-        ((who & 0xffff) == 0) ||
-        (tofu_peer_get(iface, vcq_id, &peer) != TOFU_OK) ||
-        (tofu_mailbox_stadd(iface, vcq_id, (uint32_t)(who >> 32), &mailbox) !=
-         TOFU_OK)) {
+        ((who & 0xffff) == 0) || (port >= TOFU_MAX_PORTS) ||
+        (tofu_peer_get(iface, vcq_id, port, &peer) != TOFU_OK) ||
+        (tofu_mailbox_stadd(iface, vcq_id, port,
+                            (uint32_t)(who >> 32) & TOFU_WHO_MAILBOX,
+                            &mailbox) != TOFU_OK)) {
         tofu_entry_free(am, (uint32_t)entry);
         goto drop;
     }
     ++iface->stats.credit_rx;
-    tofu_am_free_older(am, vcq_id ^ TOFU_CLAIM_KEY, (uint32_t)entry);
+    tofu_am_free_older(am, claim, (uint32_t)entry);
     job = &am->job[entry];
     if (job->type != 0) { /* its predecessor on that VCQ died in the queue */
         tofu_list_del(&job->link);
@@ -538,15 +541,40 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
     return count;
 }
 
+/* Who wrote a claim; NULL: nobody that could be. */
+static tofu_peer_t *tofu_am_claimant(tofu_iface_t *iface, uint64_t claim)
+{
+    tofu_peer_t *peer;
+    unsigned    port;
+
+    for (port = 0; port < TOFU_MAX_PORTS; ++port) {
+        peer = tofu_peer_find(iface, tofu_claim_vcq(claim, port), port);
+        if (peer != NULL) {
+            return peer;
+        }
+    }
+    /* Of what is no VCQ ID the library says so. */
+    for (port = 0; port < TOFU_MAX_PORTS; ++port) {
+        utofu_vcq_id_t vcq_id = tofu_claim_vcq(claim, port);
+        utofu_stadd_t  stadd;
+
+        if (tofu_peer_stadd(iface, vcq_id, port, TOFU_STAG_SCRATCH, &stadd) ==
+            UTOFU_SUCCESS) {
+            return (tofu_peer_get(iface, vcq_id, port, &peer) == TOFU_OK) ? peer :
+                                                                           NULL;
+        }
+    }
+    return NULL;
+}
+
 /* Entries that were claimed long ago, and nothing was written: is the claimant
  * alive? */
 static void tofu_am_check_claims(tofu_am_t *am, int mrq_empty)
 {
-    tofu_iface_t  *iface = am->iface;
-    utofu_stadd_t stadd;
-    tofu_peer_t   *peer;
-    uint64_t      claim;
-    uint32_t      i;
+    tofu_iface_t *iface = am->iface;
+    tofu_peer_t  *peer;
+    uint64_t     claim;
+    uint32_t     i;
 
     for (i = 0; i < TOFU_REQUEST_ENTRIES; ++i) {
         claim = atomic_load_explicit(&am->table[i].claim, memory_order_relaxed);
@@ -561,13 +589,12 @@ static void tofu_am_check_claims(tofu_am_t *am, int mrq_empty)
             continue;
         }
         am->claim_since_ms[i] = iface->now_ms;
-        if (iface->fn.query_stadd(claim ^ TOFU_CLAIM_KEY, TOFU_STAG_SCRATCH,
-                                  &stadd) != UTOFU_SUCCESS) {
+        peer = tofu_am_claimant(iface, claim);
+        if (peer == NULL) {
             tofu_entry_free(am, i); /* not a VCQ ID: garbage was written here */
             tofu_iface_drop(iface, TOFU_LOGGED_REQUEST,
                             "a request for slots that is not in order", claim);
-        } else if (tofu_peer_get(iface, claim ^ TOFU_CLAIM_KEY, &peer) ==
-                   TOFU_OK) {
+        } else {
             am->claim_probed[i] =
                     !peer->probing &&
                     (tofu_am_probe(peer, peer->scratch, 0, i, 1) == TOFU_OK);
@@ -580,6 +607,7 @@ void tofu_am_tick(tofu_iface_t *iface, int mrq_empty)
     tofu_am_t *am = iface->am;
 
     tofu_am_check_claims(am, mrq_empty);
+    tofu_suspects_probe(iface);
     tofu_am_polled_tick(am);
     if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
         tofu_am_recall(am);

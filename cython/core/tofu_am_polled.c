@@ -176,8 +176,8 @@ uint32_t tofu_am_answer_behind(const tofu_iface_t *iface,
     uint64_t      end;
 
     if ((lender->permit != TOFU_PERMIT_ASKED_BACK) ||
-        (iface->fn.query_stadd(iface->vcq_id, TOFU_STAG_SCRATCH, &scratch) !=
-         UTOFU_SUCCESS)) {
+        (tofu_peer_stadd(iface, iface->vcq_id, iface->port, TOFU_STAG_SCRATCH,
+                         &scratch) != UTOFU_SUCCESS)) {
         return TOFU_TURNS;
     }
     end = notice->rmt_stadd - scratch; /* of 8 bytes, at 8 times the turn */

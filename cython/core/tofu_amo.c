@@ -138,7 +138,7 @@ static inline tofu_status_t tofu_amo_end(tofu_ep_t *ep, tofu_op_t *op,
                        status;
     }
     if (tofu_op_early(iface, ep->rma_peer,
-                      TOFU_EDATA_OP | (ep->rma_peer->seq & 0x7f), &old_value)) {
+                      tofu_peer_edata(ep->rma_peer), &old_value)) {
         tofu_amo_result(op, old_value);
         tofu_op_free(op);
         return TOFU_OK;
@@ -168,7 +168,7 @@ tofu_status_t tofu_ep_atomic_fetch(tofu_ep_t *ep, tofu_atomic_op_t op,
     }
     status = tofu_amo_armw(ep, armw_op, size, value,
                            rkey->stadd + (remote_addr - rkey->base),
-                           TOFU_EDATA_OP | (ep->rma_peer->seq & 0x7f),
+                           tofu_peer_edata(ep->rma_peer),
                            UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                            tofu_cbdata(record, TOFU_CB_OP));
     return tofu_amo_end(ep, record, status);
@@ -193,7 +193,7 @@ tofu_status_t tofu_ep_atomic_cswap(tofu_ep_t *ep, unsigned size,
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
         return status;
     }
-    edata  = TOFU_EDATA_OP | (ep->rma_peer->seq & 0x7f);
+    edata  = tofu_peer_edata(ep->rma_peer);
     cbdata = tofu_cbdata(op, TOFU_CB_OP);
     if (size == 8) {
         status = tofu_post(iface, "utofu_cswap8", ep->rma_vcq, size,

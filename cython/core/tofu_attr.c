@@ -5,6 +5,7 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_hub.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -169,12 +170,15 @@ static unsigned tofu_attr_min(unsigned a, unsigned b)
  * entries, and the defaults: 64 + 1024 + 512 + 256 + 16 = 1872, budget 176.
  *
  * The MRQ belongs to the CQ, not to the VCQ (2.2.1).  When other VCQs may share
- * the CQ (8 at most), each takes an eighth.
+ * the CQ (8 at most), each takes an eighth.  Ifaces that share a VCQ divide that.
  */
 void tofu_attr_bound(tofu_iface_t *iface)
 {
     tofu_iface_config_t *c   = &iface->config;
-    unsigned            mine = iface->mrq_entries / (iface->shared_vcq ? 8 : 1);
+    unsigned            mine = (iface->shared != NULL) ?
+                                       tofu_port_notices(iface->shared) :
+                                       iface->mrq_entries /
+                                               (iface->shared_vcq ? TOFU_CQ_VCQS : 1);
     unsigned            fixed, room;
 
     c->tx_notified = tofu_attr_min(c->tx_notified, mine / 4);

@@ -26,7 +26,7 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
     if (ep == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    status = tofu_peer_get(iface, address.vcq_id, &ep->peer);
+    status = tofu_peer_get(iface, address.vcq_id, address.port, &ep->peer);
     if (status != TOFU_OK) {
         goto err_free;
     }
@@ -114,6 +114,7 @@ int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
     return (tofu_wire_unpack_address(iface_addr, iface_addr_len, &address,
                                      reason, sizeof(reason)) == TOFU_OK) &&
            (address.vcq_id == ep->peer->vcq_id) &&
+           (address.port == ep->peer->port) &&
            (address.incarnation == ep->peer->incarnation);
 }
 
@@ -258,7 +259,7 @@ tofu_status_t TOFU_NOINLINE tofu_ep_enter_rma(tofu_ep_t *ep,
     if (ep->flags & TOFU_EP_FAILED) {
         return (tofu_status_t)ep->status;
     }
-    status = tofu_peer_get(ep->iface, rkey->vcq_id, &peer);
+    status = tofu_peer_get(ep->iface, rkey->vcq_id, 0, &peer);
     if (status != TOFU_OK) {
         return status;
     }

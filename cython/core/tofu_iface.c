@@ -4,6 +4,7 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_hub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,10 +98,35 @@ static tofu_status_t tofu_iface_open_exclusive(tofu_iface_t *iface,
     return status;
 }
 
+/* One more VCQ of an iface of its own, or one less; 0: it may not be. */
+static int tofu_iface_count_vcq(tofu_md_t *md, int change)
+{
+    int allowed;
+
+    pthread_mutex_lock(&md->lock);
+    allowed = (change < 0) || (md->own_vcqs < md->max_vcqs);
+    if (allowed) {
+        md->own_vcqs += (unsigned)change;
+    }
+    pthread_mutex_unlock(&md->lock);
+    return allowed;
+}
+
 void tofu_iface_free_vcq(tofu_iface_t *iface)
 {
-    int ret = iface->fn.free_vcq(iface->vcq);
+    int ret;
 
+    if (iface->shared != NULL) {
+        tofu_hub_leave(iface);
+        return;
+    }
+    if (iface->owner == iface) {
+        tofu_iface_count_vcq(iface->md, -1);
+        if (iface->shared_vcq) {
+            tofu_hub_unreserve(iface->md);
+        }
+    }
+    ret = iface->fn.free_vcq(iface->vcq);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_free_vcq(%#llx): %s",
                    (unsigned long long)iface->vcq_id, tofu_code_name(ret));
@@ -116,6 +142,9 @@ tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
     tofu_status_t status = TOFU_ERR_NO_DEVICE;
     unsigned      i, tni = 0;
 
+    if ((iface->owner == iface) && !tofu_iface_count_vcq(md, 1)) {
+        return tofu_hub_join(iface);
+    }
     /* A CQ of one's own: no lock in the library, an MRQ of one's own.  There are
      * few, so lanes do without; a shared one must be thread-safe, for other VCQs
      * of the CQ may be other threads'. */
@@ -134,6 +163,15 @@ tofu_status_t tofu_iface_open_vcq(tofu_iface_t *iface, unsigned tnis)
         iface->shared_vcq = (status == TOFU_OK);
     }
     iface->first_tni = tni;
+    if ((iface->owner == iface) && iface->shared_vcq) {
+        tofu_hub_reserve(md);
+    }
+    if ((iface->owner == iface) && (status != TOFU_OK)) {
+        tofu_iface_count_vcq(md, -1);
+        if (status == TOFU_ERR_NO_DEVICE) {
+            status = tofu_hub_join(iface);
+        }
+    }
     return status;
 }
 
@@ -309,8 +347,8 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     pthread_mutex_unlock(&md->lock);
     status = tofu_iface_open_vcq(iface, md->all_tnis);
     if (status != TOFU_OK) {
-        tofu_error("no VCQ for an iface is left on %u TNIs of this node: %s",
-                   md->all_tnis, tofu_status_string(status));
+        tofu_error("no VCQ for an iface, nor a place on one, is left on %u TNIs of "
+                   "this node: %s", md->all_tnis, tofu_status_string(status));
         goto err_free;
     }
     if (iface->shared_vcq) {
@@ -321,12 +359,14 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
                  "eighths of the receive slots", md->exclusive_cqs,
                  (unsigned long long)iface->vcq_id);
     }
-    iface->stripe_thresh = (md->num_tnis > 1) ? md->stripe_thresh : SIZE_MAX;
+    iface->stripe_thresh = ((md->num_tnis > 1) && (iface->shared == NULL)) ?
+                                   md->stripe_thresh :
+                                   SIZE_MAX;
     status               = tofu_iface_set_limits(iface);
     if (status != TOFU_OK) {
         goto err_free_vcq;
     }
-    status = tofu_scratch_open(md, iface->vcq, &iface->scratch,
+    status = tofu_scratch_open(md, &iface->fn, iface->vcq, &iface->scratch,
                                &iface->scratch_arena);
     if (status == TOFU_OK) {
         tofu_iface_read_clock(iface);
@@ -415,8 +455,13 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
     if (status != TOFU_OK) {
         return status;
     }
+    if (a.port >= TOFU_MAX_PORTS) {
+        snprintf(reason, reason_size, "the iface address names port %u of a VCQ: they "
+                 "are less than %u", a.port, TOFU_MAX_PORTS);
+        return TOFU_ERR_INVALID_PARAM;
+    }
     if ((a.vcq_id == TOFU_NO_VCQ) ||
-        (iface->fn.query_stadd(a.vcq_id, TOFU_STAG_SLOTS, &stadd) !=
+        (tofu_peer_stadd(iface, a.vcq_id, a.port, TOFU_STAG_SLOTS, &stadd) !=
          UTOFU_SUCCESS)) {
         snprintf(reason, reason_size,
                  "the iface address names %#llx, which is no VCQ ID",
@@ -425,7 +470,7 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
     }
     /* The node gives VCQs again.  That another process has the one of a dead peer by
      * now can't be seen from here, but that this one has it can. */
-    if ((a.vcq_id == iface->vcq_id) &&
+    if ((a.vcq_id == iface->vcq_id) && (a.port == iface->port) &&
         (a.incarnation != iface->am->incarnation)) {
         snprintf(reason, reason_size,
                  "the iface of that address is gone: its VCQ %#llx is this "

@@ -35,6 +35,13 @@ enum {
     TOFU_STAG_MAILBOX = 3  /* iface: 3, 4, ... segments of mailboxes */
 };
 
+/* Ifaces that share a VCQ (tofu_hub.c) are told apart by ports, 1 and up: the STags
+ * of one are these, its port times so many further on.  Port 0 is who has a VCQ of
+ * its own, and as many segments of mailboxes as there are STags. */
+#define TOFU_PORT_STAGS 4u
+#define TOFU_MAX_PORTS  64u
+
+
 #define TOFU_MAX_IOV          16u
 #define TOFU_MAX_SHORT        32u /* of a piggyback put */
 #define TOFU_SHORT_ORDER      UTOFU_ONESIDED_FLAG_STRONG_ORDER /* of all but zcopy */
@@ -105,12 +112,20 @@ struct tofu_bounce {
     tofu_peer_t   *peer;  /* of the put in flight */
 };
 
+/* Notices of a VCQ do not tell its ports apart.  So what goes to any of them waits in
+ * one FIFO, which is that of the record of port 0: the line (tofu_peer_line). */
 struct tofu_peer {
     tofu_iface_t   *iface;
     utofu_vcq_id_t vcq_id;
-    tofu_link_t    fifo;      /* tofu_op_t::link, in post order */
+    union {
+        tofu_link_t fifo;     /* line: tofu_op_t::link, in post order */
+        tofu_peer_t *line;    /* of a port: where its operations wait */
+    };
     utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
-    uint8_t        seq;       /* of the next operation */
+    uint8_t        port;      /* of the iface there that it is about */
+    uint8_t        seq;       /* line: of the next operation */
+    uint8_t        ported;    /* line: there are records of ports */
+    uint8_t        suspect;   /* something to one of the ports failed: ask */
     uint8_t        probing;   /* a probe is in flight */
     uint8_t        epoch;     /* counts the ifaces that had the VCQ ID */
     utofu_vcq_id_t post_id;   /* vcq_id, with the path that the lane takes */
@@ -269,6 +284,7 @@ _Static_assert(sizeof(struct tofu_ep) <= 256, "an ep is at most 256 bytes");
 /* ------------------------------------------------------------------ iface */
 
 typedef struct tofu_am     tofu_am_t;     /* tofu_am.h */
+typedef struct tofu_port   tofu_port_t;   /* tofu_hub.c */
 typedef struct tofu_wakeup tofu_wakeup_t; /* tofu_wakeup.c */
 
 typedef struct tofu_geometry_node {
@@ -306,7 +322,7 @@ struct tofu_iface {
     uint64_t              stream_tx;   /* stats.am_tx and ... */
     uint64_t              stream_call; /* ... calls, at the last large message */
     struct tofu_functions fn;
-    tofu_peer_t           *last_peer;  /* of the last local notice */
+    tofu_peer_t           *last_line;  /* of the last local notice */
     struct {
         struct utofu_mrq_notice notice;
         int                     code;
@@ -334,6 +350,10 @@ struct tofu_iface {
     uint64_t              generation;
     int                   shared_vcq;  /* of its CQ, and so thread-safe */
     int                   exclusive;   /* counted in tofu_exclusive_cqs */
+    tofu_port_t           *shared;     /* the VCQ is others', too: vcq is a port's
+                                          handle then, and fn the hub's */
+    unsigned              port;        /* of the iface on the VCQ; 0: has its own */
+    unsigned              suspects;    /* peers that are */
     tofu_iface_config_t   config;
     unsigned              mrq_entries;
     unsigned              max_notices;
@@ -398,6 +418,7 @@ typedef struct tofu_address { /* a packed iface address, in words */
     tofu_geometry_t geometry;
     uint32_t        incarnation; /* tells ifaces that had the VCQ ID one after
                                    the other apart */
+    uint8_t         port;        /* ... and those that have it together */
 } tofu_address_t;
 
 #define TOFU_ADDRESS_SIZE 40u
@@ -458,16 +479,27 @@ static inline tofu_status_t tofu_mem_stadd(tofu_mem_t *memh,
 /* ------------------------------------------------------------ tofu_peer.c */
 
 /* NULL: none yet. */
-tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id);
+tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                            unsigned port);
 /* Find or make. */
 tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
-                            tofu_peer_t **peer_p);
+                            unsigned port, tofu_peer_t **peer_p);
+/* STADD of a reserved STag of the iface at that port. */
+int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                    unsigned port, unsigned stag, utofu_stadd_t *stadd_p);
 /* The iface at the peer is the one of this address from now on. */
 tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
                                     const tofu_address_t *address);
 /* An operation of which nobody keeps a record failed, or the peer is gone
  * (status of MRQ_PEER): the eps that may have posted it fail. */
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone);
+/* The VCQ that the line is about is gone, and so are all its ports. */
+void tofu_line_failed(tofu_peer_t *line, tofu_status_t status);
+/* The same, for what was lent to them. */
+void tofu_line_borrowers_gone(tofu_peer_t *line);
+/* Something to one of the ports of the line failed; which, probes will tell. */
+void tofu_line_suspect(tofu_peer_t *line);
+void tofu_suspects_probe(tofu_iface_t *iface);
 void tofu_peers_free(tofu_iface_t *iface);
 
 /* -------------------------------------------------------------- tofu_op.c */
@@ -510,6 +542,18 @@ tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
 /* A post returned neither SUCCESS nor BUSY: log, status. */
 tofu_status_t tofu_post_error(tofu_iface_t *iface, const char *call, int code,
                               utofu_vcq_id_t vcq_id, size_t length);
+
+/* The record in whose FIFO operations to the peer wait. */
+static inline tofu_peer_t *tofu_peer_line(tofu_peer_t *peer)
+{
+    return TOFU_LIKELY(peer->port == 0) ? peer : peer->line;
+}
+
+/* EDATA of the next operation to the peer. */
+static inline unsigned tofu_peer_edata(tofu_peer_t *peer)
+{
+    return TOFU_EDATA_OP | (tofu_peer_line(peer)->seq & 0x7f);
+}
 
 static inline tofu_op_t *tofu_op_alloc(tofu_iface_t *iface, tofu_op_kind_t kind)
 {
@@ -601,13 +645,14 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
                                 unsigned edata, uint64_t *old_value_p)
 {
     struct utofu_mrq_notice *notice = &iface->stash.notice;
+    tofu_peer_t             *line   = tofu_peer_line(peer);
     int                     code;
 
     if (iface->early_skip > 0) {
         --iface->early_skip;
         return 0;
     }
-    if (TOFU_UNLIKELY(iface->stashed || !tofu_list_empty(&peer->fifo))) {
+    if (TOFU_UNLIKELY(iface->stashed || !tofu_list_empty(&line->fifo))) {
         return 0;
     }
     code = iface->fn.poll_mrq(iface->vcq, 0, notice);
@@ -619,7 +664,7 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
                     (notice->vcq_id == peer->vcq_id) &&
                     !(notice->notice_type & 1))) { /* local types are even */
         *old_value_p = notice->rmt_value;
-        ++peer->seq;
+        ++line->seq;
         ++iface->stats.notices;
         return 1;
     }

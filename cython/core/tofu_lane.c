@@ -92,7 +92,8 @@ utofu_vcq_id_t tofu_lane_path(tofu_iface_t *lane, utofu_vcq_id_t vcq_id)
 void tofu_lane_choose(tofu_ep_t *ep)
 {
     tofu_iface_t *iface = ep->iface;
-    unsigned     n      = iface->md->num_tnis, best = 0, start, i;
+    unsigned     n      = (iface->shared != NULL) ? 1 : iface->md->num_tnis;
+    unsigned     best   = 0, start, i;
     uint8_t      path[TOFU_MAX_LINKS][3];
 
     if (n > 1) {

@@ -2,7 +2,7 @@
 /*
  * tofu_md.c - memory domains, and how VCQs of ours are made.
  */
-#include "tofu_internal.h"
+#include "tofu_hub.h"
 
 #include <tofu_vcq.h>
 
@@ -21,6 +21,7 @@ void tofu_md_config_default(tofu_md_config_t *config)
     config->tni           = TOFU_TNI_AUTO;
     config->tni_mask      = 0;
     config->max_cqs       = 0;
+    config->max_vcqs      = TOFU_VCQS_ALL;
     config->stripe_thresh = TOFU_MD_STRIPE_THRESH;
     config->arena_chunk   = 0;
 }
@@ -88,8 +89,9 @@ tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
     return TOFU_OK;
 }
 
-tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
-                                void **page_p, tofu_arena_t **arena_p)
+tofu_status_t tofu_scratch_open(tofu_md_t *md, const struct tofu_functions *fn,
+                                utofu_vcq_hdl_t vcq, void **page_p,
+                                tofu_arena_t **arena_p)
 {
     utofu_stadd_t stadd;
     tofu_status_t status;
@@ -101,8 +103,8 @@ tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
     if (status != TOFU_OK) {
         return status;
     }
-    ret = md->fn.reg_mem_with_stag(vcq, page, md->page_size, TOFU_STAG_SCRATCH,
-                                   0, &stadd);
+    ret = fn->reg_mem_with_stag(vcq, page, md->page_size, TOFU_STAG_SCRATCH, 0,
+                                &stadd);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_reg_mem_with_stag(STag %d): %s", TOFU_STAG_SCRATCH,
                    tofu_code_name(ret));
@@ -304,6 +306,7 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     pthread_mutex_init(&md->lock, NULL);
     tofu_unordered_open(md);
 
+    md->max_vcqs      = config->max_vcqs;
     md->stripe_thresh = config->stripe_thresh;
     status = tofu_md_choose_tni(md, config);
     if (status != TOFU_OK) {
@@ -330,7 +333,7 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
                    TOFU_TNI_CQS * md->all_tnis);
         goto err_free;
     }
-    status = tofu_scratch_open(md, md->vcq, &md->scratch, &arena);
+    status = tofu_scratch_open(md, &md->fn, md->vcq, &md->scratch, &arena);
     if (status != TOFU_OK) {
         goto err_free_vcq;
     }
@@ -391,6 +394,7 @@ void tofu_md_close(tofu_md_t *md)
             md->fn.free_vcq(md->rail[i].vcq);
         }
     }
+    tofu_hubs_close(md);
     ret = md->fn.free_vcq(md->vcq); /* and the scratch page with it */
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_free_vcq(%#llx): %s", (unsigned long long)md->vcq_id,

@@ -16,8 +16,10 @@
 #pragma GCC visibility push(hidden)
 
 typedef struct tofu_arena tofu_arena_t;
+typedef struct tofu_hub   tofu_hub_t;
 
 #define TOFU_MAX_TNIS 6u
+#define TOFU_CQ_VCQS  8u /* of a CQ: 6.1.2 */
 
 /* A further VCQ by which peers reach the md's large memory: on another TNI, so
  * that what comes in does not wait for one TNI. */
@@ -67,6 +69,7 @@ struct tofu_md {
     unsigned                   num_tnis; /* of them, on which the process shares a CQ
                                             of its own: for rails and lanes */
     unsigned                   exclusive_cqs; /* that its ifaces may take */
+    unsigned                   max_vcqs;      /* that they may have of their own */
     size_t                     stripe_thresh;
     uint8_t                    coords[6]; /* of this node */
     struct utofu_onesided_caps caps;
@@ -79,10 +82,15 @@ struct tofu_md {
     utofu_stadd_t              scratch_stadd;
 
     _Atomic int                told_shared; /* that CQs are shared: logged once */
+    _Atomic int                told_port;   /* that VCQs are */
 
     pthread_mutex_t            lock;     /* all below */
     tofu_rail_t                rail[TOFU_MAX_TNIS]; /* by index in tnis; [0] unused */
+    unsigned                   own_vcqs; /* of ifaces */
     unsigned                   opened;   /* ifaces, ever */
+    unsigned                   sharing;  /* of own_vcqs, those on shared CQs */
+    unsigned                   reserved; /* of hubs, those not of vcq */
+    tofu_hub_t                 *hubs;    /* VCQs that ifaces share */
     tofu_mem_t                 **regs;   /* live registrations by address */
     size_t                     num_regs, max_regs;
     tofu_arena_t               *arenas;
@@ -135,9 +143,9 @@ tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
 /* Rails on which a registration of so many bytes goes, opened on first use; under
  * md->lock. */
 void tofu_rails_open(tofu_md_t *md, size_t length);
-/* A page under TOFU_STAG_SCRATCH of a VCQ. */
-tofu_status_t tofu_scratch_open(tofu_md_t *md, utofu_vcq_hdl_t vcq,
-                                void **page_p, tofu_arena_t **arena_p);
+/* A page under TOFU_STAG_SCRATCH of a VCQ, which is one of fn. */
+tofu_status_t tofu_scratch_open(tofu_md_t *md, const struct tofu_functions *fn,
+                                utofu_vcq_hdl_t vcq, void **page_p, tofu_arena_t **arena_p);
 
 #pragma GCC visibility pop
 

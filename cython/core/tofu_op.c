@@ -49,15 +49,16 @@ void tofu_op_free(tofu_op_t *op)
 
 void tofu_op_posted(tofu_op_t *op, tofu_peer_t *peer, uint32_t left)
 {
-    tofu_op_t *root = (op->root != NULL) ? op->root : op;
+    tofu_op_t   *root = (op->root != NULL) ? op->root : op;
+    tofu_peer_t *line = tofu_peer_line(peer);
 
     op->peer               = peer;
     op->left               = left;
-    op->edata              = TOFU_EDATA_OP | (peer->seq++ & 0x7f);
+    op->edata              = TOFU_EDATA_OP | (line->seq++ & 0x7f);
     op->epoch              = peer->epoch;
     peer->iface->notices  += left;
     ++root->rounds;
-    tofu_list_add(&peer->fifo, &op->link);
+    tofu_list_add(&line->fifo, &op->link);
 }
 
 void tofu_op_count(tofu_iface_t *iface, tofu_ep_t *ep, tofu_op_t *op)
@@ -245,11 +246,12 @@ void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status)
 
 void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
 {
+    tofu_link_t *head = &tofu_peer_line(peer)->fifo;
     tofu_link_t *link;
 
-    for (link = peer->fifo.next; link != &peer->fifo; link = link->next) {
+    for (link = head->next; link != head; link = link->next) {
         tofu_op_t *op = tofu_container(link, tofu_op_t, link);
-        if (op->flags & TOFU_OP_ZOMBIE) {
+        if ((op->peer != peer) || (op->flags & TOFU_OP_ZOMBIE)) {
             continue;
         }
         op->flags |= TOFU_OP_ZOMBIE;
@@ -262,12 +264,12 @@ void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status)
 
 /* The head is not what the notice says.  What is left of operations that were
  * given up is passed over: their notices may never come. */
-static tofu_op_t *tofu_op_resync(tofu_peer_t *peer, uint64_t edata)
+static tofu_op_t *tofu_op_resync(tofu_peer_t *line, uint64_t edata)
 {
-    tofu_iface_t *iface = peer->iface;
+    tofu_iface_t *iface = line->iface;
 
-    while (!tofu_list_empty(&peer->fifo)) {
-        tofu_op_t *op = tofu_container(peer->fifo.next, tofu_op_t, link);
+    while (!tofu_list_empty(&line->fifo)) {
+        tofu_op_t *op = tofu_container(line->fifo.next, tofu_op_t, link);
         if (op->edata == edata) {
             return op;
         }
@@ -282,54 +284,80 @@ static tofu_op_t *tofu_op_resync(tofu_peer_t *peer, uint64_t edata)
     return NULL;
 }
 
+/* What was posted without a local notice, and failed. */
+static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
+                              tofu_status_t status, int gone)
+{
+    if (edata == TOFU_EDATA_USER) {
+        if (gone) {
+            tofu_line_failed(line, status);
+        } else {
+            tofu_peer_failed(line, status, 0); /* no port: it was to an md's memory */
+        }
+    } else if (line->ported && !gone) {
+        tofu_line_suspect(line);
+    } else if (edata == TOFU_EDATA_CONTROL) {
+        /* It was for a sender that is not there any more, perhaps after an orderly
+         * end.  No ep of ours had a part in it. */
+        tofu_line_borrowers_gone(line);
+    } else {
+        tofu_line_failed(line, status);
+    }
+}
+
 void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
                  int code)
 {
     tofu_status_t status = TOFU_OK;
-    tofu_peer_t   *peer  = iface->last_peer;
+    tofu_peer_t   *line  = iface->last_line;
+    tofu_peer_t   *peer;
     tofu_op_t     *op;
-    int           gone;
+    int           gone, port_gone;
 
-    if (TOFU_UNLIKELY((peer == NULL) || (peer->vcq_id != notice->vcq_id))) {
-        peer = tofu_peer_find(iface, notice->vcq_id);
-        if (peer == NULL) {
+    if (TOFU_UNLIKELY((line == NULL) || (line->vcq_id != notice->vcq_id))) {
+        line = tofu_peer_find(iface, notice->vcq_id, 0);
+        if (line == NULL) {
             tofu_iface_drop(iface, TOFU_LOGGED_NOTICE,
                             "a local notice names a VCQ that was never used",
                             notice->vcq_id);
             return;
         }
-        iface->last_peer = peer;
+        iface->last_line = line;
     }
     if (TOFU_UNLIKELY(code != UTOFU_SUCCESS)) {
         status = tofu_status_from_code(code);
         tofu_debug("operation from VCQ %#llx to VCQ %#llx: %s",
                    (unsigned long long)iface->vcq_id,
-                   (unsigned long long)peer->vcq_id, tofu_code_name(code));
+                   (unsigned long long)line->vcq_id, tofu_code_name(code));
         if (!(notice->edata & TOFU_EDATA_OP)) {
-            if (notice->edata == TOFU_EDATA_CONTROL) {
-                /* It was for a sender that is not there any more, perhaps after
-                 * an orderly end.  No ep of ours had a part in it. */
-                tofu_am_borrower_gone(peer);
-            } else {
-                tofu_peer_failed(peer, status,
-                                 (code == UTOFU_ERR_MRQ_PEER) ||
-                                         (notice->edata != TOFU_EDATA_USER));
-            }
+            tofu_op_unnoticed(line, notice->edata, status,
+                              code == UTOFU_ERR_MRQ_PEER);
             return;
         }
     }
 
-    op = tofu_container(peer->fifo.next, tofu_op_t, link);
-    if (TOFU_UNLIKELY(tofu_list_empty(&peer->fifo) ||
+    op = tofu_container(line->fifo.next, tofu_op_t, link);
+    if (TOFU_UNLIKELY(tofu_list_empty(&line->fifo) ||
                       (op->edata != notice->edata))) {
-        op = tofu_op_resync(peer, notice->edata);
+        /* those before it may have ended in the TCQ */
+        while (tofu_tcq_drain(iface) > 0) {
+        }
+        op = tofu_op_resync(line, notice->edata);
         if (op == NULL) {
             tofu_iface_drop(iface, TOFU_LOGGED_MISMATCH,
                             "a local notice fits no operation in flight",
                             notice->vcq_id);
-            tofu_peer_failed(peer, TOFU_ERR_IO_ERROR, 1);
+            tofu_line_failed(line, TOFU_ERR_IO_ERROR);
             return;
         }
+    }
+    peer = op->peer;
+    /* What goes to a port goes to memory of the core's own: if it is not there, the
+     * iface isn't, though its VCQ is. */
+    port_gone = (code != UTOFU_SUCCESS) && (code != UTOFU_ERR_MRQ_PEER) &&
+                (peer->port != 0);
+    if (TOFU_UNLIKELY(port_gone)) {
+        status = TOFU_ERR_ENDPOINT_TIMEOUT;
     }
     if (code == UTOFU_SUCCESS) {
         if ((op->kind == TOFU_OP_ATOMIC) && !(op->flags & TOFU_OP_ZOMBIE) &&
@@ -341,7 +369,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     }
     /* A callback may close nothing but eps, so peer stays.  That an earlier iface
      * with the VCQ ID was gone says nothing about the one that is there now. */
-    gone = (code == UTOFU_ERR_MRQ_PEER) && (op->epoch == peer->epoch) &&
+    gone = (port_gone || (code == UTOFU_ERR_MRQ_PEER)) &&
+           (op->epoch == peer->epoch) &&
            !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
     if (TOFU_UNLIKELY(gone) && (op->ep != NULL)) {
         /* a flush forgot the targets of its ep when it was posted, so the peer
@@ -350,8 +379,19 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     }
     tofu_op_notice(iface, op, status, 1);
     if (TOFU_UNLIKELY(gone)) {
-        tofu_peer_failed(peer, status, 1);
+        if (port_gone) {
+            tofu_peer_failed(peer, status, 1);
+        } else {
+            tofu_line_failed(line, status);
+        }
     }
+}
+
+/* Something without a notice was not sent.  To an iface that is a message, or what keeps
+ * account of messages: what comes behind it there would not be understood. */
+static void tofu_peer_unsent(tofu_peer_t *peer, tofu_status_t status)
+{
+    tofu_peer_failed(peer, status, peer->geometry != NULL);
 }
 
 static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
@@ -374,12 +414,12 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
         iface->bounces = bounce;
         --iface->tcq_wait;
         if (status != TOFU_OK) {
-            tofu_peer_failed(bounce->peer, status, 0);
+            tofu_peer_unsent(bounce->peer, status);
         }
         break;
     case TOFU_CB_PEER:
         if (status != TOFU_OK) {
-            tofu_peer_failed((tofu_peer_t *)value, status, 0);
+            tofu_peer_unsent((tofu_peer_t *)value, status);
         }
         break;
     default:

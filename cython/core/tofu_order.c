@@ -34,7 +34,7 @@ static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
     status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
                        iface->fn.put_piggyback8(
                                iface->vcq, peer->post_id, 0, peer->scratch, 8,
-                               TOFU_EDATA_OP | (peer->seq & 0x7f),
+                               tofu_peer_edata(peer),
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                tofu_cbdata(op, TOFU_CB_OP)));
@@ -127,14 +127,14 @@ tofu_status_t tofu_iface_fence(tofu_iface_t *iface)
  * md, perhaps of another process) says nothing about that peer. */
 static int tofu_order_asked(const tofu_ep_t *ep)
 {
-    const tofu_link_t *head = &ep->peer->fifo;
+    const tofu_link_t *head = &tofu_peer_line(ep->peer)->fifo;
     const tofu_link_t *link;
 
     for (link = head->next; (ep->fences > 0) && (link != head);
          link = link->next) {
         const tofu_op_t *op = tofu_container(link, const tofu_op_t, link);
-        if ((op->ep == ep) && ((op->kind == TOFU_OP_FLUSH) ||
-                               (op->kind == TOFU_OP_FENCE))) {
+        if ((op->ep == ep) && (op->peer == ep->peer) &&
+            ((op->kind == TOFU_OP_FLUSH) || (op->kind == TOFU_OP_FENCE))) {
             return 1;
         }
     }

@@ -6,7 +6,8 @@
  * notices give them (3.7.6.1).  Peers are found by an open-addressing hash table,
  * off the fast paths: eps, operations and callback data hold pointers.  A peer
  * lives as long as its iface: there are only as many as VCQs, and a VCQ ID that
- * is used again finds its record here.
+ * is used again finds its record here.  Ifaces that share a VCQ have a record each,
+ * and one more is about the VCQ itself.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -15,22 +16,31 @@
 
 #define TOFU_PEERS_MIN 64u
 
-static size_t tofu_peer_slot(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id)
+/* Where the search for any port of the VCQ begins. */
+static size_t tofu_peer_first(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id)
 {
-    uint64_t hash = vcq_id * 0x9e3779b97f4a7c15ull;
-    size_t   mask = iface->max_peers - 1;
-    size_t   i    = (size_t)(hash >> 32) & mask;
+    return (size_t)((vcq_id * 0x9e3779b97f4a7c15ull) >> 32) &
+           (iface->max_peers - 1);
+}
 
-    while ((iface->peers[i] != NULL) && (iface->peers[i]->vcq_id != vcq_id)) {
-        i = (i + 1) & mask;
+static size_t tofu_peer_slot(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                             unsigned port)
+{
+    size_t i = tofu_peer_first(iface, vcq_id);
+
+    while ((iface->peers[i] != NULL) && ((iface->peers[i]->vcq_id != vcq_id) ||
+                                         (iface->peers[i]->port != port))) {
+        i = (i + 1) & (iface->max_peers - 1);
     }
     return i;
 }
 
-tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id)
+tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                            unsigned port)
 {
-    return (iface->max_peers == 0) ? NULL :
-                                     iface->peers[tofu_peer_slot(iface, vcq_id)];
+    return (iface->max_peers == 0) ?
+                   NULL :
+                   iface->peers[tofu_peer_slot(iface, vcq_id, port)];
 }
 
 static tofu_status_t tofu_peers_grow(tofu_iface_t *iface)
@@ -51,17 +61,24 @@ static tofu_status_t tofu_peers_grow(tofu_iface_t *iface)
     iface->max_peers = (old_max > 0) ? old_max * 2 : TOFU_PEERS_MIN;
     for (i = 0; i < old_max; ++i) {
         if (old[i] != NULL) {
-            peers[tofu_peer_slot(iface, old[i]->vcq_id)] = old[i];
+            peers[tofu_peer_slot(iface, old[i]->vcq_id, old[i]->port)] = old[i];
         }
     }
     free(old);
     return TOFU_OK;
 }
 
-tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
-                            tofu_peer_t **peer_p)
+int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                    unsigned port, unsigned stag, utofu_stadd_t *stadd_p)
 {
-    tofu_peer_t   *peer = tofu_peer_find(iface, vcq_id);
+    return iface->fn.query_stadd(vcq_id, port * TOFU_PORT_STAGS + stag, stadd_p);
+}
+
+tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
+                            unsigned port, tofu_peer_t **peer_p)
+{
+    tofu_peer_t   *peer = tofu_peer_find(iface, vcq_id, port);
+    tofu_peer_t   *line = NULL;
     utofu_stadd_t scratch;
     tofu_status_t status;
     int           ret;
@@ -71,12 +88,18 @@ tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
         return TOFU_OK;
     }
     /* this also tells whether the ID can be one */
-    ret = iface->fn.query_stadd(vcq_id, TOFU_STAG_SCRATCH, &scratch);
+    ret = tofu_peer_stadd(iface, vcq_id, port, TOFU_STAG_SCRATCH, &scratch);
     if (ret != UTOFU_SUCCESS) {
         tofu_error("utofu_query_stadd(VCQ %#llx, STag %d): %s",
                    (unsigned long long)vcq_id, TOFU_STAG_SCRATCH,
                    tofu_code_name(ret));
         return tofu_status_from_code(ret);
+    }
+    if (port != 0) {
+        status = tofu_peer_get(iface, vcq_id, 0, &line);
+        if (status != TOFU_OK) {
+            return status;
+        }
     }
     status = tofu_peers_grow(iface);
     if (status != TOFU_OK) {
@@ -91,8 +114,14 @@ tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
     peer->post_id = (iface->lane_index == 0) ? vcq_id :
                                                tofu_lane_path(iface, vcq_id);
     peer->scratch = scratch;
-    tofu_list_init(&peer->fifo);
-    iface->peers[tofu_peer_slot(iface, vcq_id)] = peer;
+    peer->port    = (uint8_t)port;
+    if (port == 0) {
+        tofu_list_init(&peer->fifo);
+    } else {
+        peer->line   = line;
+        line->ported = 1;
+    }
+    iface->peers[tofu_peer_slot(iface, vcq_id, port)] = peer;
     ++iface->num_peers;
     *peer_p = peer;
     return TOFU_OK;
@@ -144,13 +173,14 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
 {
     tofu_iface_t *iface = peer->iface->owner;
+    tofu_link_t  *head  = &tofu_peer_line(peer)->fifo;
     tofu_link_t  *link;
 
     /* Flushes in flight cover operations of which no other record is left: the
      * targets that their eps used were forgotten when they were posted. */
-    for (link = peer->fifo.next; link != &peer->fifo; link = link->next) {
+    for (link = head->next; link != head; link = link->next) {
         tofu_op_t *op = tofu_container(link, tofu_op_t, link);
-        if ((op->ep != NULL) && (gone || (op->kind == TOFU_OP_FLUSH) ||
+        if ((op->peer == peer) && (op->ep != NULL) && (gone || (op->kind == TOFU_OP_FLUSH) ||
                                  (op->kind == TOFU_OP_FENCE))) {
             tofu_ep_fail(op->ep, status);
         }
@@ -164,6 +194,72 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
     if (gone) {
         tofu_am_peer_gone(peer);
         tofu_peer_abort(peer, status);
+    }
+}
+
+/* The next record of a port of the line, from *i_p on; NULL: there is none. */
+static tofu_peer_t *tofu_line_next(const tofu_peer_t *line, size_t *i_p)
+{
+    tofu_iface_t *iface = line->iface;
+    tofu_peer_t  *peer;
+
+    while ((peer = iface->peers[*i_p]) != NULL) {
+        *i_p = (*i_p + 1) & (iface->max_peers - 1);
+        if ((peer->vcq_id == line->vcq_id) && (peer->port != 0)) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+void tofu_line_failed(tofu_peer_t *line, tofu_status_t status)
+{
+    size_t      i = tofu_peer_first(line->iface, line->vcq_id);
+    tofu_peer_t *peer;
+
+    while (line->ported && ((peer = tofu_line_next(line, &i)) != NULL)) {
+        tofu_peer_failed(peer, status, 1);
+    }
+    tofu_peer_failed(line, status, 1);
+}
+
+void tofu_line_borrowers_gone(tofu_peer_t *line)
+{
+    size_t      i = tofu_peer_first(line->iface, line->vcq_id);
+    tofu_peer_t *peer;
+
+    while (line->ported && ((peer = tofu_line_next(line, &i)) != NULL)) {
+        tofu_am_borrower_gone(peer);
+    }
+    tofu_am_borrower_gone(line);
+}
+
+void tofu_line_suspect(tofu_peer_t *line)
+{
+    size_t      i = tofu_peer_first(line->iface, line->vcq_id);
+    tofu_peer_t *peer;
+
+    while ((peer = tofu_line_next(line, &i)) != NULL) {
+        line->iface->suspects += !peer->suspect;
+        peer->suspect          = 1;
+    }
+}
+
+void tofu_suspects_probe(tofu_iface_t *iface)
+{
+    size_t i;
+
+    for (i = 0; (iface->suspects > 0) && (i < iface->max_peers); ++i) {
+        tofu_peer_t *peer = iface->peers[i];
+        if ((peer == NULL) || !peer->suspect || peer->probing) {
+            continue; /* a probe in flight may have been there before the fault */
+        }
+        if (tofu_am_probe(peer, peer->scratch, 0, ~0u, 0) ==
+            TOFU_ERR_NO_RESOURCE) {
+            return; /* the next tick goes on */
+        }
+        peer->suspect = 0;
+        --iface->suspects;
     }
 }
 

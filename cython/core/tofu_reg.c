@@ -20,7 +20,7 @@
  * the same addresses never meets the old one), now and then in progress, and
  * when it is closed.  Nobody can use such a STADD: the handle is gone.
  */
-#include "tofu_internal.h"
+#include "tofu_hub.h"
 
 #include <stdlib.h>
 
@@ -526,6 +526,12 @@ tofu_status_t TOFU_NOINLINE tofu_mem_register_local(tofu_mem_t *memh,
     if (md != iface->md) {
         tofu_error("a memory handle of one md is used on an iface of another");
         return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((iface->shared != NULL) && tofu_port_of_md(iface->shared)) {
+        /* it is registered with that VCQ already; a second time would be the same
+         * STADD, and keep it when the first is invalidated */
+        *stadd_p = memh->stadd;
+        return TOFU_OK;
     }
     tofu_iface_drain_dereg(iface);
     ret = iface->fn.reg_mem(iface->vcq, memh->address, memh->length,

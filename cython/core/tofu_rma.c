@@ -307,7 +307,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
                        iface->fn.get(iface->vcq, peer->vcq_id,
                                      op->get.bounce->stadd,
                                      rkey->stadd + offset, length,
-                                     TOFU_EDATA_OP | (peer->seq & 0x7f),
+                                     tofu_peer_edata(peer),
                                      TOFU_SHORT_ORDER |
                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                      tofu_cbdata(op, TOFU_CB_OP)));
@@ -414,7 +414,7 @@ static tofu_status_t tofu_rma_post_round(tofu_op_t *op, tofu_peer_t *peer,
                                          int *posted_p)
 {
     tofu_iface_t  *iface = peer->iface;
-    unsigned      edata  = TOFU_EDATA_OP | (peer->seq & 0x7f);
+    unsigned      edata  = tofu_peer_edata(peer);
     tofu_status_t status;
     utofu_stadd_t local;
     const char    *address;
@@ -620,7 +620,7 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
         return tofu_rma_many(ep, op, iov, iovcnt, rkey->stadd + offset, is_get);
     }
     status = tofu_rma_post(op, peer, local, rkey->stadd + offset, total,
-                           TOFU_EDATA_OP | (peer->seq & 0x7f), is_get);
+                           tofu_peer_edata(peer), is_get);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
         tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
@@ -628,7 +628,7 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
                        status;
     }
     if (!(is_get && (total >= TOFU_LATE_GET)) &&
-        tofu_op_early(iface, peer, TOFU_EDATA_OP | (peer->seq & 0x7f),
+        tofu_op_early(iface, peer, tofu_peer_edata(peer),
                       &unused)) {
         tofu_op_free(op);
         return TOFU_OK;

@@ -56,7 +56,7 @@ static tofu_status_t tofu_stripe_ways(tofu_ep_t *ep, uint64_t offset,
         status      = tofu_peer_get(lane,
                                     (rail == 0) ? rkey->vcq_id :
                                                   rkey->rail[rail - 1].vcq_id,
-                                    &way->peer);
+                                    0, &way->peer);
         if (status == TOFU_OK) {
             status = tofu_ep_enter(ep, way->peer);
         }
@@ -76,7 +76,7 @@ static tofu_status_t tofu_stripe_single(tofu_ep_t *ep, const tofu_way_t *way,
 {
     tofu_peer_t   *peer = way->peer;
     tofu_iface_t  *lane = peer->iface;
-    unsigned      edata = TOFU_EDATA_OP | (peer->seq & 0x7f);
+    unsigned      edata = tofu_peer_edata(peer);
     tofu_status_t status;
     utofu_stadd_t local;
     uint64_t      unused;
@@ -153,7 +153,7 @@ static tofu_status_t tofu_stripe_post(tofu_op_t *root)
         part->flags = root->flags & TOFU_OP_STRONG;
         status      = tofu_rma_post(part, peer, local,
                                     way->remote + stripe->done, length,
-                                    TOFU_EDATA_OP | (peer->seq & 0x7f),
+                                    tofu_peer_edata(peer),
                                     root->flags & TOFU_OP_GET);
         if (status != TOFU_OK) {
             tofu_op_free(part);

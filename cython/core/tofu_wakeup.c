@@ -62,6 +62,9 @@ static tofu_status_t tofu_bell_open(tofu_iface_t *lane, tofu_wakeup_t *wakeup)
     void                 *map;
     int                  fd, ret;
 
+    if (lane->shared != NULL) {
+        return TOFU_OK; /* a VCQ has one bell, and others may hear it */
+    }
     fd = memfd_create(TOFU_DOORBELL_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return tofu_wakeup_errno(iface, "memfd_create");

@@ -148,7 +148,7 @@ void tofu_rkey_release(tofu_rkey_t *rkey)
 }
 
 /*
- * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size(2)
+ * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size(1) 7 port(1)
  * 8 vcq_id(8) 16 small slots(4) 20 large slots(4) 24 large slot size(4)
  * 28 segment size(4) 32 incarnation(4) 36 checksum(4)
  */
@@ -158,7 +158,8 @@ void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
 
     tofu_wire_put(p, TOFU_WIRE_MAGIC_ADDRESS, 4);
     tofu_wire_put(p + 4, TOFU_WIRE_VERSION, 2);
-    tofu_wire_put(p + 6, address->geometry.small_size, 2);
+    tofu_wire_put(p + 6, address->geometry.small_size, 1);
+    tofu_wire_put(p + 7, address->port, 1);
     tofu_wire_put(p + 8, address->vcq_id, 8);
     tofu_wire_put(p + 16, address->geometry.small_count, 4);
     tofu_wire_put(p + 20, address->geometry.large_count, 4);
@@ -195,7 +196,8 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
         snprintf(reason, reason_size, "iface address is damaged (checksum)");
         return TOFU_ERR_INVALID_PARAM;
     }
-    a.geometry.small_size = (uint32_t)tofu_wire_get(p + 6, 2);
+    a.geometry.small_size = (uint32_t)tofu_wire_get(p + 6, 1);
+    a.port                = p[7];
     a.vcq_id      = tofu_wire_get(p + 8, 8);
     a.geometry.small_count = (uint32_t)tofu_wire_get(p + 16, 4);
     a.geometry.large_count = (uint32_t)tofu_wire_get(p + 20, 4);

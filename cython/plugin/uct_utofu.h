@@ -225,6 +225,7 @@ typedef struct uct_utofu_md_config {
     unsigned long   tni;
     char            *tnis;
     unsigned long   max_cqs;
+    unsigned long   max_vcqs;
     size_t          stripe_thresh;  /* bytes */
 } uct_utofu_md_config_t;
 

@@ -11,7 +11,7 @@
 
 ucs_status_t ucs_module_global_init(void);
 
-static ucs_config_field_t uct_utofu_md_config_table[7];
+static ucs_config_field_t uct_utofu_md_config_table[8];
 static ucs_config_field_t uct_utofu_iface_config_table[14];
 
 static uct_tl_t uct_utofu_tl = {
@@ -154,6 +154,12 @@ static void uct_utofu_config_init(void)
          "tells in the environment how many processes are on the node, else "
          "all.",
          offsetof(uct_utofu_md_config_t, max_cqs), count},
+
+        {"MAX_VCQS", "auto",
+         "Virtual control queues that the interfaces (workers) of a domain may "
+         "have of their own; further interfaces share some, and are slower. "
+         "\"auto\": while any of the node's 432 is left to the process.",
+         offsetof(uct_utofu_md_config_t, max_vcqs), count},
 
         {"STRIPE_THRESH", "auto",
          "Size from which on a put or get may travel by another network "

@@ -357,6 +357,9 @@ static ucs_status_t uct_utofu_md_core_config(const uct_utofu_md_config_t *config
         }
         core_config->max_cqs = config->max_cqs;
     }
+    if (config->max_vcqs < TOFU_VCQS_ALL) { /* auto and inf are more */
+        core_config->max_vcqs = (unsigned)config->max_vcqs;
+    }
     if (!uct_utofu_parse_tnis(config->tnis, &core_config->tni_mask)) {
         uct_utofu_error("UCX_UTOFU_TNIS: \"%s\" is neither \"all\" nor "
                         "indices as in 0,2-4", config->tnis);

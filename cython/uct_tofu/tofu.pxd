@@ -59,7 +59,7 @@ cdef extern from "tofu.h" nogil:
         void *arg, tofu_ep_t *ep, tofu_status_t status) noexcept
 
     ctypedef struct tofu_md_config_t:
-        unsigned tni, tni_mask, max_cqs
+        unsigned tni, tni_mask, max_cqs, max_vcqs
         size_t stripe_thresh
         size_t arena_chunk
 

@@ -34,7 +34,7 @@ CASES = {
     "fail": [
         "killed_target", "killed_silent", "killed_idle", "never_there",
         "killed_receiver", "killed_before_grant",
-        "killed_senders", "orderly_end", "successors", "gone_memory", "forged", "fuzz",
+        "killed_senders", "orderly_end", "successors", "not_sent", "gone_memory", "forged", "fuzz",
     ],
     "tnis": [
         "stripe", "stripe_parts", "neighbour", "late_single", "late_stripe",
@@ -45,6 +45,10 @@ CASES = {
     "polled": [
         "mixed", "narrow", "wrap", "off", "inside", "held", "silent", "crowded", "turns",
         "awake", "asleep", "mute", "stopped", "killed", "killed_asked", "strangers",
+    ],
+    "shared": [
+        "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
+        "forged", "faulty", "faulty_own",
     ],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most
@@ -61,7 +65,14 @@ SANITIZED = [
     ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
+    ("shared", "threads"), ("shared", "closed"), ("shared", "killed"), ("shared", "forged"),
 ]  # fmt: skip
+# not with ifaces that share: they have no lanes, no messages without notice, and fewer
+# slots than handlers keep there; or the case uses the VCQ itself
+OWN_VCQ = {
+    ("keep", "keep_churn"), ("keep", "quarter"), ("keep", "given_back"),
+    ("keep", "keep_killed"), ("order", "many_ifaces"), ("fail", "forged"),
+}  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "crowd": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
@@ -158,6 +169,27 @@ def test_polled_in_modes(processes, job, plain, monkeypatch, case, mode):
     """The last bytes of a message come last, and messages in their order."""
     monkeypatch.setenv(*mode.split("="))
     run_case(processes, job, plain, "polled", case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("program", "case"),
+    [(p, c) for p, cases in CASES.items() for c in cases
+     if (p not in ("tnis", "polled", "shared")) and ((p, c) not in OWN_VCQ)],
+)  # fmt: skip
+def test_case_on_shared_vcqs(processes, job, plain, monkeypatch, program, case):
+    """An iface that shares its VCQ does what one with its own does."""
+    monkeypatch.setenv("CORE_MAX_VCQS", "0")
+    run_case(processes, job, plain, program, case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", CASES["shared"])
+@pytest.mark.parametrize("mode", ["UTOFU_EMU_STRICT=1", "UTOFU_EMU_TIMING=tofud"])
+def test_shared_in_modes(processes, job, plain, monkeypatch, case, mode):
+    """What comes late, or in the thread of the wire, finds whose it is as well."""
+    monkeypatch.setenv(*mode.split("="))
+    run_case(processes, job, plain, "shared", case)
 
 
 @pytest.mark.timeout(240)

@@ -320,3 +320,35 @@ for kind in (Mistake, BufferError):
     del view
     ctx.close()
 """)
+
+
+def test_more_workers_than_vcqs(script):
+    """A node has 432 VCQs; more workers share them, and are told so."""
+    output = script(
+        """
+import resource
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+count, needed = 450, 4096  # UCX opens 6 descriptors for each worker
+if soft < needed:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
+ctx = ucp_glue.Context()
+workers = [ctx.worker() for _ in range(count)]
+eps = [worker.connect(workers[i - 1].address) for i, worker in enumerate(workers)]
+received = [bytearray(5000) for _ in workers]
+pending = [worker.tag_recv(received[i], tag=7) for i, worker in enumerate(workers)]
+pending += [ep.tag_send(bytes([i % 251]) * 5000, tag=7) for i, ep in enumerate(eps)]
+end = time.monotonic() + PATIENCE
+while not all(request.done for request in pending):
+    for worker in workers:
+        worker.progress()
+    assert time.monotonic() < end
+for i in range(count):
+    assert received[i - 1] == bytes([i % 251]) * 5000, i
+for ep in eps:
+    ep.close(force=True)
+for worker in workers:
+    worker.close()
+ctx.close()
+"""
+    )
+    assert output.count("shares VCQ") == 1, output

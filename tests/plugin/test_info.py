@@ -54,6 +54,7 @@ def test_capabilities(info):
 def test_configuration(info):
     text = info("-cf").out
     for name, value in [("BACKEND", ""), ("TNI", "auto"), ("TNIS", "all"), ("MAX_CQS", "auto"),
+                        ("MAX_VCQS", "auto"),
                         ("STRIPE_THRESH", "auto"), ("ALLOC", "md,thp,mmap,heap"),
                         ("AM_SEG_SIZE", "auto"), ("RX_SLOTS", "auto"),
                         ("RX_SHORT_SLOTS", "auto"), ("TX_BOUNCE", "auto"),
@@ -80,7 +81,7 @@ def test_overrides(info):
 @pytest.mark.parametrize("name,value", [
     ("LATENCY", "fast"), ("LATENCY", "-1us"), ("OVERHEAD", "1"[:0] + "x"),
     ("BANDWIDTH", "12"), ("RX_SLOTS", "many"), ("AM_SEG_SIZE", "-"),
-    ("STRONG_ORDER", "maybe"), ("TNI", "x"), ("STRIPE_THRESH", "x")])
+    ("STRONG_ORDER", "maybe"), ("TNI", "x"), ("MAX_VCQS", "x"), ("STRIPE_THRESH", "x")])
 def test_bad_value(ucx, start, env, name, value):
     """A value that can't be read is named, and nothing crashes."""
     process = start([ucx / "bin" / "ucx_info", "-d"],

@@ -94,6 +94,15 @@ def test_loopback(ucx, run, env):
         sane(parse_csv(process.out))
 
 
+def test_shared_vcq_is_told(ucx, run, env):
+    """A worker without a VCQ of its own works, and UCX's log says why it is slow."""
+    process = run([ucx / "bin" / "ucx_perftest", *UCT, "-l", "-f", "-v", "-t", "am_lat",
+                   "-s", 8, "-n", 2000], {**env, "UCX_UTOFU_MAX_VCQS": "0"})
+    assert "ERROR" not in process.out + process.err, str(process)
+    assert (process.out + process.err).count("shares VCQ") == 1, str(process)
+    sane(parse_csv(process.out))
+
+
 UCP_SIZES = [1, 8, 1000, 8192, 100000, 1 << 20, 64 << 20]
 
 

@@ -34,6 +34,13 @@ def test_errors(program, scheme):
     program("ucp_errors", UCX_KEEPALIVE_INTERVAL="100ms", UCX_RNDV_SCHEME=scheme)
 
 
+@pytest.mark.parametrize("name,arguments", [("ucp_threads", ["own"]), ("ucp_errors", [])])
+def test_on_shared_vcqs(program, name, arguments):
+    """The same when no worker has a VCQ of its own."""
+    program(name, *arguments, UCX_UTOFU_MAX_VCQS="0", UCX_LOG_LEVEL="error",
+            UCX_KEEPALIVE_INTERVAL="100ms")
+
+
 @pytest.mark.parametrize("mode", ["closed", "killed"])
 def test_sockaddr(program, mode, tmp_path):
     """The tcp connection manager connects; the messages go over this transport, as

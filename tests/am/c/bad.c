@@ -547,6 +547,7 @@ static void addresses(struct ctx *ctx)
         {"no large slot", 20, 4, 0, "can't be"},
         {"large slots too small", 24, 4, 64, "can't be"},
         {"shorter messages", 28, 4, 100, "am_seg_size"},
+        {"a port that can't be", 7, 1, 64, "port 64"},
         {"no VCQ ID", 8, 8, 0xffffffff, "no VCQ ID"},
         {"of who had this VCQ before", 32, 4, 0x5eed, "is gone"}
     };
@@ -586,7 +587,7 @@ static int8_t on_nothing(void *arg, void *data, size_t length, unsigned flags)
     return TOFU_OK;
 }
 
-/* Rank 0 has the address of who had the VCQ of rank 1 before: what it sends there does
+/* Rank 0 has the address of who had the VCQ of rank 1 before, or shared it: what it sends there does
  * not come to rank 1, and its endpoint fails; one to rank 1 itself is fine after that. */
 static void successor(struct ctx *ctx)
 {
@@ -611,9 +612,13 @@ static void successor(struct ctx *ctx)
     }
     tofu_ep_destroy(ctx->ep[1]);
     ctx->ep[1] = NULL;
-    for (round = 0; round < 3; ++round) {
+    for (round = 0; round < 6; ++round) {
         memcpy(bytes, ctx->shared->rank[1].address, sizeof(bytes));
-        bytes[32 + round] ^= 0x20;
+        if (round < 3) {
+            bytes[32 + round] ^= 0x20;
+        } else {
+            bytes[7] = (unsigned char)(round * 10); /* a port where nobody is */
+        }
         crc = crc32_of(bytes, 36);
         memcpy(bytes + 36, &crc, 4);
         /* not to be seen from here */

@@ -66,7 +66,9 @@ int core_early;
 
 void core_open(struct ctx *ctx, const tofu_iface_config_t *config, size_t window)
 {
+    const char          *shared = getenv("CORE_MAX_VCQS");
     tofu_iface_config_t c;
+    tofu_md_config_t    md_config;
     tofu_md_attr_t      md_attr;
     tofu_iface_attr_t   attr;
     char                reason[256];
@@ -80,7 +82,11 @@ void core_open(struct ctx *ctx, const tofu_iface_config_t *config, size_t window
     c.err_cb         = on_ep_error;
     c.err_arg        = ctx;
     c.early_complete = core_early;
-    CHECK_OK(tofu_md_open(core_backend(), NULL, &ctx->md));
+    tofu_md_config_default(&md_config);
+    if (shared != NULL) { /* ifaces that may have so many VCQs of their own */
+        md_config.max_vcqs = (unsigned)atoi(shared);
+    }
+    CHECK_OK(tofu_md_open(core_backend(), &md_config, &ctx->md));
     CHECK_OK(tofu_iface_open(ctx->md, &c, &ctx->iface));
     tofu_md_query(ctx->md, &md_attr);
     tofu_iface_query(ctx->iface, &attr);

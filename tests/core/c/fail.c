@@ -493,6 +493,52 @@ static void successors(struct ctx *ctx)
     core_close(ctx);
 }
 
+static int8_t on_nothing(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg, (void)data, (void)length, (void)flags;
+    return TOFU_OK;
+}
+
+/* A message was not sent: nobody goes on behind the gap that it leaves in the slots, also
+ * not by another ep to that peer; by new ones all is well. */
+static void not_sent(struct ctx *ctx)
+{
+    tofu_status_t status;
+    tofu_ep_t     *other;
+    unsigned      sent = 0, i;
+
+    if (ctx->rank == 0) { /* of messages, and a request for slots */
+        CHECK(setenv("UTOFU_EMU_FAULT", "piggyback:after=30:count=1:error=TCQ_OTHER",
+                     1) == 0);
+    }
+    core_open(ctx, NULL, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_nothing, NULL));
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 2, on_am, NULL));
+    if (ctx->rank == 0) {
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0, &other));
+        while (ctx->ep_errors == 0) {
+            status = tofu_ep_am_short(ctx->ep[1], 1, sent, NULL, 0);
+            sent  += (status == TOFU_OK);
+            CHECK(sent < 100);
+            tofu_iface_progress(ctx->iface);
+        }
+        WAIT_FOR(ctx, 10, ctx->ep_errors == 2);
+        CHECK_EQ(tofu_ep_am_short(other, 1, 0, NULL, 0), TOFU_ERR_IO_ERROR);
+        tofu_ep_destroy(other);
+        tofu_ep_destroy(ctx->ep[1]);
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
+                                &ctx->ep[1]));
+        for (i = 0; i < 100; ++i) {
+            CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[1], 2, i, NULL, 0)));
+        }
+        core_flush(ctx, ctx->ep[1]);
+        CHECK_EQ(ctx->ep_errors, 2);
+    } else {
+        WAIT_FOR(ctx, 20, am_seen == 100);
+    }
+    core_close(ctx);
+}
+
 /* Memory that its owner deregistered: the operation fails, with a notice as the
  * operation's status, without as a failure of the ep; other eps go on. */
 static void gone_memory(struct ctx *ctx)
@@ -803,6 +849,7 @@ int main(int argc, char **argv)
         {"killed_senders", 9, 60, killed_senders, 0x1e},
         {"orderly_end", 2, 30, orderly_end, 0},
         {"successors", 2, 60, successors, 0},
+        {"not_sent", 2, 40, not_sent, 0},
         {"gone_memory", 2, 30, gone_memory, 0},
         {"forged", 2, 60, forged, 0},
         {"fuzz", 1, 30, fuzz, 0}
