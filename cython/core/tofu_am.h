@@ -57,6 +57,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
 #define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
 #define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back */
+#define TOFU_AM_SILENT_MS      3000u /* a holder of slots, for so long: is it alive? */
 #define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in a tick */
 #define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
 /* Between rounds of a request table of which all entries are taken: the first rest,
@@ -289,6 +290,7 @@ struct tofu_lender {
     uint32_t       nonce;
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
+    uint32_t       heard;      /* arrived, when tofu_am_probe_silent looked last */
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
@@ -300,6 +302,7 @@ struct tofu_lender {
     uint64_t       tick_turn;  /* ... as the last tick saw it */
     uint64_t       spoke_ms;   /* the last tick that saw a new one */
     uint64_t       report_ms;  /* it was told what was consumed */
+    uint64_t       heard_ms;   /* granted, or seen to have sent, or probed */
     uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
@@ -406,6 +409,7 @@ void tofu_lender_reclaim(tofu_lender_t *lender);
 void tofu_lender_take_turns(tofu_lender_t *lender);
 void tofu_am_recall(tofu_am_t *am);
 void tofu_am_recall_idle(tofu_am_t *am);
+void tofu_am_probe_silent(tofu_am_t *am);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
 /* ---- tofu_am_polled.c and tofu_am_recv.c: messages without a notice */

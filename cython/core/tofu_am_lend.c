@@ -425,6 +425,7 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
     lender->mailbox = job->mailbox;
     tofu_iface_read_clock(am->iface);
     lender->report_ms = am->iface->now_ms;
+    lender->heard_ms  = am->iface->now_ms;
     tofu_list_init(&lender->due);
     tofu_list_add(&am->lenders, &lender->link);
     peer->lender = lender;
@@ -612,6 +613,7 @@ void tofu_am_tick(tofu_iface_t *iface, int mrq_empty)
     if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
         tofu_am_recall(am);
     }
+    tofu_am_probe_silent(am);
     tofu_chans_tick(iface);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_am_recall.c - asking holders of receive slots to give them back, because
- * others wait for slots and there are none.
+ * tofu_am_recall.c - asking holders of receive slots: to give them back, because others
+ * wait for slots and there are none; and whether they live, when they are silent.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -129,4 +129,32 @@ void tofu_am_recall(tofu_am_t *am)
     am->recall_asked = 0;
     tofu_am_recall_idle(am);
     tofu_am_update_work(am);
+}
+
+/*
+ * A holder gives back what it does not use for TOFU_AM_KEEP_MS.  One that is silent for
+ * much longer does something else, or is dead, which a put with notice tells.  Looks at
+ * one holder in each tick, in turn.
+ */
+void tofu_am_probe_silent(tofu_am_t *am)
+{
+    uint64_t      now_ms = am->iface->now_ms;
+    uint32_t      arrived;
+    tofu_lender_t *lender;
+
+    if (tofu_list_empty(&am->lenders)) {
+        return;
+    }
+    lender = tofu_container(am->lenders.next, tofu_lender_t, link);
+    tofu_list_del(&lender->link);
+    tofu_list_add(&am->lenders, &lender->link);
+    arrived = tofu_lender_arrived(lender);
+    if (arrived != lender->heard) {
+        lender->heard    = arrived;
+        lender->heard_ms = now_ms;
+    } else if ((now_ms - lender->heard_ms >= TOFU_AM_SILENT_MS) &&
+               !lender->dead && !lender->gone) {
+        lender->heard_ms = now_ms; /* before the probe: it may free the lender */
+        tofu_am_probe(lender->peer, lender->peer->scratch, 0, ~0u, 1);
+    }
 }

@@ -76,6 +76,12 @@ def test_killed_sender(processes, job, plain, step, after):
     assert "did all of its" not in output, "there is no such step"
 
 
+@pytest.mark.timeout(80)
+def test_silent_sender(processes, job, plain):
+    """A sender dies that nobody sends to, nor wants slots of: all comes back."""
+    run(processes, job, plain / "killed", "silent")
+
+
 @pytest.mark.timeout(350)
 @pytest.mark.parametrize(("case", "runs"), [("exhaust2", 600), ("exhaust4", 400)])
 def test_exhaustion(processes, job, plain, case, runs):

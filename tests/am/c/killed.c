@@ -155,8 +155,10 @@ static void tell(const struct ctx *ctx)
     const tofu_iface_t *iface = ctx->iface;
     size_t             i;
 
-    fprintf(stderr, "rank %d: free slots %u, %u; waiting requests %d, short %d\n",
-            ctx->rank, iface->am->pool[0].free, iface->am->pool[1].free,
+    fprintf(stderr, "rank %d, VCQ %#llx: free slots %u, %u; waiting requests %d, "
+            "short %d\n",
+            ctx->rank, (unsigned long long)iface->vcq_id, iface->am->pool[0].free,
+            iface->am->pool[1].free,
             !tofu_list_empty(&iface->am->jobs), iface->am->short_of_slots);
     for (i = 0; i < iface->max_peers; ++i) {
         const tofu_peer_t *peer = iface->peers[i];
@@ -296,10 +298,30 @@ static void killed(struct ctx *ctx)
     am_leave(ctx);
 }
 
+/* Nobody else wants its slots, and nothing is put to it: they come back all the same. */
+static void silent(struct ctx *ctx)
+{
+    core_open(ctx, NULL, 0);
+    if (ctx->rank == 0) {
+        CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_message, NULL));
+    }
+    core_barrier(ctx);
+    if (ctx->rank == 1) {
+        send_messages(ctx, 0, 3);
+        shared = ctx->shared;
+        die();
+    }
+    WAIT_FOR(ctx, 20, atomic_load(&ctx->shared->word[1]) == 1);
+    WAIT_FOR(ctx, 20, next_of[1] == 3);
+    WAIT_FOR(ctx, 20, pools_full(ctx->iface));
+    am_leave(ctx);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {{"killed", 4, 100, killed, 2}};
+    static const struct test_case cases[] = {{"killed", 4, 100, killed, 2},
+                                             {"silent", 2, 60, silent, 2}};
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    return core_main(argc, argv, cases, 1);
+    return core_main(argc, argv, cases, 2);
 }
