@@ -284,7 +284,7 @@ _Static_assert(sizeof(struct tofu_ep) <= 256, "an ep is at most 256 bytes");
 /* ------------------------------------------------------------------ iface */
 
 typedef struct tofu_am     tofu_am_t;     /* tofu_am.h */
-typedef struct tofu_port   tofu_port_t;   /* tofu_hub.c */
+typedef struct tofu_port   tofu_port_t;   /* tofu_port.h */
 typedef struct tofu_wakeup tofu_wakeup_t; /* tofu_wakeup.c */
 
 typedef struct tofu_geometry_node {
