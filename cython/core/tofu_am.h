@@ -392,6 +392,10 @@ void tofu_am_arrived(tofu_iface_t *iface,
                      const struct utofu_mrq_notice *notice);
 void tofu_am_request(tofu_iface_t *iface,
                      const struct utofu_mrq_notice *notice);
+/* Free an entry of the request table, and its job. */
+void tofu_am_entry_free(tofu_am_t *am, uint32_t entry);
+/* Entries that were claimed long ago, and nothing was written: is the claimant alive? */
+void tofu_am_check_claims(tofu_am_t *am, int mrq_empty);
 /* Answer requests, tell senders what was consumed, move channels on.  mrq_empty:
  * all that came before was read. */
 unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty);
