@@ -251,12 +251,28 @@ static void uct_utofu_config_init(void)
 
 /* --------------------------------------------------------------- registration */
 
+/* The head of libuct's list of components.  A program that names the variable has it
+ * itself (copy relocation), and libuct uses that one.  What the library has is then no
+ * part of the list: it points to the true head for good, as the linker left it. */
+static const ucs_list_link_t *uct_utofu_component_list(void)
+{
+    const ucs_list_link_t *head = uct_utofu_api.uct_components_list;
+    const ucs_list_link_t *link;
+
+    for (link = head->next->next; link != head->next; link = link->next) {
+        if (link == head) {
+            return head;
+        }
+    }
+    return (head->next == head) ? head : head->next;
+}
+
 /* The component of that name which libuct already has, or NULL. */
 static uct_component_t *uct_utofu_find_component(void)
 {
-    ucs_list_link_t *head = uct_utofu_api.uct_components_list;
+    const ucs_list_link_t *head = uct_utofu_component_list();
     uct_component_t *component;
-    ucs_list_link_t *link;
+    const ucs_list_link_t *link;
 
     for (link = head->next; link != head; link = link->next) {
         component = (uct_component_t*)((char*)link -

@@ -79,3 +79,11 @@ def test_peer_killed(program, what):
 def test_peer_killed_is_logged(program):
     process = program("uct_failure", "put", UCX_UTOFU_FAILURE="warn")
     assert (process.out + process.err).count("peer failed") == 1, str(process)
+
+
+def test_list_is_the_programs(build, run, env):
+    """A program has libuct's list of components itself: the one of libuct is none."""
+    program = build(HERE / "uct_copied.c", libs=("uct", "ucs", "dl"),
+                    flags=["-fno-pic", "-no-pie"])  # fmt: skip
+    process = run([program], env, 30)
+    assert process.out.splitlines()[-1:] == ["ok"], str(process)
