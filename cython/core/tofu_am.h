@@ -291,6 +291,7 @@ struct tofu_lender {
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
     uint32_t       heard;      /* arrived, when tofu_am_probe_silent looked last */
+    uint32_t       heard_ms;   /* granted, or seen to have sent, or probed: low bits */
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
@@ -302,7 +303,6 @@ struct tofu_lender {
     uint64_t       tick_turn;  /* ... as the last tick saw it */
     uint64_t       spoke_ms;   /* the last tick that saw a new one */
     uint64_t       report_ms;  /* it was told what was consumed */
-    uint64_t       heard_ms;   /* granted, or seen to have sent, or probed */
     uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;

@@ -331,7 +331,7 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
     lender->mailbox = job->mailbox;
     tofu_iface_read_clock(am->iface);
     lender->report_ms = am->iface->now_ms;
-    lender->heard_ms  = am->iface->now_ms;
+    lender->heard_ms  = (uint32_t)am->iface->now_ms;
     tofu_list_init(&lender->due);
     tofu_list_add(&am->lenders, &lender->link);
     peer->lender = lender;

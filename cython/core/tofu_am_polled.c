@@ -199,6 +199,13 @@ void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice
             lender = am->polled[i];
         }
     }
+    if ((lender == NULL) &&
+        (tofu_peer_find(iface, notice->vcq_id, 0) == NULL)) {
+        /* who had this VCQ before asked, and was closed: nothing is lost */
+        tofu_debug("an answer came from VCQ %#llx to who had this VCQ before",
+                   (unsigned long long)notice->vcq_id);
+        return;
+    }
     if ((lender == NULL) ||
         (tofu_am_answer_behind(iface, lender, notice) == TOFU_TURNS)) {
         tofu_iface_drop(iface, TOFU_LOGGED_FORGED,

@@ -138,8 +138,7 @@ void tofu_am_recall(tofu_am_t *am)
  */
 void tofu_am_probe_silent(tofu_am_t *am)
 {
-    uint64_t      now_ms = am->iface->now_ms;
-    uint32_t      arrived;
+    uint32_t      now_ms = (uint32_t)am->iface->now_ms, arrived;
     tofu_lender_t *lender;
 
     if (tofu_list_empty(&am->lenders)) {

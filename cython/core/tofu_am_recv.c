@@ -359,11 +359,11 @@ int tofu_am_before(tofu_iface_t *iface, struct utofu_mrq_notice *notice)
     }
     iface->stash.notice = *notice;
     iface->stash.code   = UTOFU_SUCCESS;
-    iface->stashed      = 1;
+    iface->stashed      = TOFU_STASH_HELD;
     for (i = 0; i < TOFU_TURNS; ++i) {
         tofu_am_drain(iface, lender);
-        if (!iface->stashed) {
-            return 0;
+        if (iface->stashed != TOFU_STASH_HELD) {
+            return 0; /* what is there now was stashed by a handler's post */
         }
         if (!tofu_lender_is_polled(iface, lender) ||
             (tofu_lender_behind(iface, lender, notice) == 0)) {

@@ -298,6 +298,9 @@ typedef struct tofu_op_chunk {
     tofu_op_t            op[];
 } tofu_op_chunk_t;
 
+/* HELD: by tofu_am_before, for messages that come first */
+enum { TOFU_STASHED = 1, TOFU_STASH_HELD = 2 };
+
 struct tofu_iface {
     /* posting */
     utofu_vcq_hdl_t       vcq;
@@ -315,7 +318,7 @@ struct tofu_iface {
     uint64_t              calls;       /* of progress: the clock, stats.polls */
     uint32_t              post_budget;
     uint32_t              early_skip;  /* posts until tofu_op_early tries again */
-    int                   stashed;     /* stash is to be handled by progress */
+    int                   stashed;     /* stash is to be handled by progress: TOFU_STASH* */
     uint32_t              num_polled;  /* loans in am->polled */
     uint32_t              polled_empty; /* calls since they had a message */
     uint32_t              stream_looks; /* that are to be kept apart further */
@@ -669,7 +672,7 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
         return 1;
     }
     iface->stash.code = code;
-    iface->stashed    = 1;
+    iface->stashed    = TOFU_STASHED;
     return 0;
 }
 

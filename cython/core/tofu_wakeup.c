@@ -328,7 +328,7 @@ static int tofu_wakeup_queues_empty(tofu_iface_t *iface)
         code = lane->fn.poll_mrq(lane->vcq, 0, &lane->stash.notice);
         if (code != UTOFU_ERR_NOT_FOUND) {
             lane->stash.code = code;
-            lane->stashed    = 1;
+            lane->stashed    = TOFU_STASHED;
             tofu_lane_posted(lane); /* so that progress looks there */
             return 0;
         }

@@ -43,8 +43,9 @@ CASES = {
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
-        "mixed", "narrow", "wrap", "off", "inside", "held", "silent", "crowded", "turns",
-        "awake", "asleep", "mute", "stopped", "killed", "killed_asked", "strangers",
+        "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent", "crowded", "turns",
+        "awake", "asleep", "mute", "stopped", "killed", "killed_asked", "closed",
+        "strangers",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",

@@ -348,6 +348,87 @@ static void held(struct ctx *ctx)
     core_close(ctx);
 }
 
+static uint64_t     fetched[2];
+static struct done  fetch_done[2];
+static unsigned     fetches;
+
+/* A fetching atomic on rank r's window. */
+static void fetch(int r)
+{
+    struct ctx    *ctx = of_handler;
+    tofu_status_t status;
+
+    done_init(&fetch_done[fetches]);
+    status = tofu_ep_atomic_fetch(ctx->ep[r], TOFU_ATOMIC_ADD, 8, 1,
+                                  &fetched[fetches], ctx->shared->rank[r].base,
+                                  ctx->rkey[r], &fetch_done[fetches].comp);
+    if (status == TOFU_OK) {
+        fetch_done[fetches].called = 1;
+    } else {
+        CHECK_EQ(status, TOFU_INPROGRESS);
+    }
+    ++fetches;
+}
+
+/* Calls progress, which handles the notice that waits for this message, and posts: by
+ * that another notice is taken from the MRQ, and waits in the same place. */
+static int8_t on_fetch(void *arg, void *data, size_t length, unsigned flags)
+{
+    int8_t   ret = on_message(arg, data, length, flags);
+    unsigned i;
+
+    if ((held_at == 0) || (next_of[1] != held_at)) {
+        return ret;
+    }
+    for (i = 0; i < 2 * TOFU_POLLED_SKIP; ++i) {
+        tofu_iface_progress(of_handler->iface);
+    }
+    CHECK(next_of[1] > held_at);
+    of_handler->iface->early_skip = 1;
+    fetch(1);
+    of_handler->iface->early_skip = 0;
+    fetch(0); /* finds the notice of the other one */
+    CHECK(of_handler->iface->stashed);
+    return ret;
+}
+
+/* A notice that waited is handled inside, and another one waits afterwards. */
+static void posted(struct ctx *ctx)
+{
+    uint64_t n, i;
+
+    of_handler = ctx;
+    core_early = 1;
+    held_at    = 0;
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, ID, on_fetch, NULL));
+    core_barrier(ctx);
+    n = make_room(ctx, warm_up(ctx, 0), 30);
+    if (ctx->rank == 1) {
+        for (i = 0; i < 21; ++i) {
+            CHECK_OK(try_send(ctx, 0, n + i, (i == 20) ? 32 : 8));
+        }
+        core_flush(ctx, ctx->ep[0]);
+        atomic_store(&ctx->shared->word[1], 1);
+    } else {
+        while (atomic_load(&ctx->shared->word[1]) == 0) {
+            sched_yield();
+        }
+        held_at            = n + 18; /* behind what one call delivers */
+        ctx->iface->calls |= TOFU_POLLED_SKIP - 1;
+        tofu_iface_progress(ctx->iface); /* so it reads the MRQ, too */
+        CHECK_EQ(next_of[1], n + 21);
+        CHECK_EQ(fetches, 2);
+        for (i = 0; i < 2; ++i) {
+            WAIT_FOR(ctx, fetch_done[i].called == 1);
+            CHECK_OK(fetch_done[i].comp.status);
+        }
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* A permit that is not used comes back, and is given again. */
 static void silent(struct ctx *ctx)
 {
@@ -750,6 +831,66 @@ static void killed_asked(struct ctx *ctx)
     leave(ctx);
 }
 
+static unsigned warnings;
+
+static void on_log(int level, const char *message)
+{
+    warnings += (level < 2);
+    fprintf(stderr, "%d: %s\n", level, message);
+}
+
+/* Who asked for the permit back is closed before the answer comes: that is no fault of
+ * who has the VCQ next. */
+static void closed(struct ctx *ctx)
+{
+    _Atomic uint64_t *word = ctx->shared->word;
+    utofu_vcq_id_t   vcq_id;
+    uint64_t         i;
+    int              fd;
+
+    open_all(ctx, NULL);
+    warm_up(ctx, 0);
+    if (ctx->rank == 1) {
+        CHECK(ctx->ep[0]->chan->turn & TOFU_TAIL_KEY);
+        while (atomic_load(&word[1]) == 0) {
+            sched_yield(); /* no progress */
+        }
+        while (ctx->ep[0]->chan->turn & TOFU_TAIL_KEY) {
+            tofu_iface_progress(ctx->iface); /* a tick answers */
+        }
+        atomic_store(&word[1], 2);
+        core_barrier_asleep(ctx);
+    } else {
+        CHECK_OK(tofu_iface_event_fd(ctx->iface, &fd));
+        tofu_iface_event_arm(ctx->iface, 3); /* who sleeps asks permits back */
+        CHECK_EQ(lender_of(ctx, 1)->permit, TOFU_PERMIT_ASKED_BACK);
+        vcq_id = ctx->iface->vcq_id;
+        for (i = 0; i < 2; ++i) {
+            tofu_ep_destroy(ctx->ep[i]);
+            ctx->ep[i] = NULL;
+        }
+        for (i = 0; (i == 0) || (ctx->iface->vcq_id != vcq_id); ++i) {
+            CHECK(i < 1000); /* the node gives all the others before */
+            tofu_iface_close(ctx->iface);
+            CHECK_OK(tofu_iface_open(ctx->md, NULL, &ctx->iface));
+        }
+        tofu_set_log(on_log);
+        atomic_store(&word[1], 1);
+        while (atomic_load(&word[1]) != 2) {
+            sched_yield();
+        }
+        for (i = 0; i < 10; ++i) {
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK_EQ(stats_of(ctx).notices, 1);
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+        CHECK_EQ(warnings, 0);
+        tofu_set_log(NULL);
+        core_barrier_asleep(ctx);
+    }
+    core_close(ctx);
+}
+
 /* Bytes of others in the slots.  What is written over is lost, and only that. */
 static void strangers(struct ctx *ctx)
 {
@@ -853,6 +994,7 @@ int main(int argc, char **argv)
         {"off", 2, 30, off, 0},
         {"inside", 2, 60, inside, 0},
         {"held", 2, 60, held, 0},
+        {"posted", 2, 60, posted, 0},
         {"silent", 2, 60, silent, 0},
         {"crowded", 8, 90, crowded, 0},
         {"turns", 5, 90, turns, 0},
@@ -862,6 +1004,7 @@ int main(int argc, char **argv)
         {"stopped", 3, 60, stopped, 0},
         {"killed", 2, 60, killed, 2},
         {"killed_asked", 2, 60, killed_asked, 2},
+        {"closed", 2, 60, closed, 0},
         {"strangers", 2, 60, strangers, 0},
     };
 
