@@ -164,6 +164,8 @@ enum {
  * that peers reach fastest; page-aligned.  NO_MEMORY when there is none. */
 tofu_status_t tofu_mem_alloc(tofu_md_t *md, size_t *length_p, unsigned flags,
                              void **address_p, tofu_mem_t **memh_p);
+/* What is in the memory is lost at once, also where another handle covers it.
+ * INVALID_PARAM: the handle is not of tofu_mem_alloc. */
 tofu_status_t tofu_mem_free(tofu_mem_t *memh);
 
 /* Register any memory of the process.  A range that lies inside a live

@@ -100,7 +100,7 @@ tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
     }
     length = pack(tofu_am_payload(bounce), arg);
     if (length > ep->iface->config.am_seg_size) {
-        tofu_error("am_bcopy packed %zu bytes, at most %zu", length,
+        tofu_error("am_bcopy: packed length of %zu bytes, at most %zu", length,
                    ep->iface->config.am_seg_size);
         tofu_am_bounce_put(ep->iface, bounce);
         return TOFU_ERR_INVALID_PARAM;

@@ -427,7 +427,7 @@ tofu_status_t tofu_iface_set_am_handler(tofu_iface_t *iface, uint8_t id,
                                         tofu_am_cb_t cb, void *arg)
 {
     if (id >= TOFU_AM_ID_MAX) {
-        tofu_error("AM id %u, it must be less than %u", id, TOFU_AM_ID_MAX);
+        tofu_error("active message id %u: it must be less than %u", id, TOFU_AM_ID_MAX);
         return TOFU_ERR_INVALID_PARAM;
     }
     iface->handler[id].cb     = cb;

@@ -79,7 +79,8 @@ static inline tofu_status_t tofu_am_enter(tofu_ep_t *ep, unsigned cls)
 
 static tofu_status_t tofu_am_id_error(uint8_t id)
 {
-    tofu_error("AM id %u, it must be less than %u", id, TOFU_AM_ID_MAX);
+    tofu_error("active message id %u: it must be less than %u", id,
+               TOFU_AM_ID_MAX);
     return TOFU_ERR_INVALID_PARAM;
 }
 
@@ -185,7 +186,7 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
         if (id >= TOFU_AM_ID_MAX) {
             return tofu_am_id_error(id);
         }
-        tofu_error("am_short of 8 + %u bytes, at most %u", length,
+        tofu_error("am_short: length of 8 + %u bytes, at most %u", length,
                    TOFU_MAX_SHORT);
         return TOFU_ERR_INVALID_PARAM;
     }
@@ -293,7 +294,7 @@ intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
     length = pack(tofu_am_payload(bounce), arg);
     if (TOFU_UNLIKELY(length > ep->iface->config.am_seg_size)) {
         /* it was written behind the buffer: the caller is broken */
-        tofu_error("am_bcopy packed %zu bytes, at most %zu", length,
+        tofu_error("am_bcopy: packed length of %zu bytes, at most %zu", length,
                    ep->iface->config.am_seg_size);
         tofu_am_bounce_put(ep->iface, bounce);
         return TOFU_ERR_INVALID_PARAM;
@@ -578,7 +579,7 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     char          *payload;
 
     if (header_length > TOFU_AM_MAX_HEADER(seg)) {
-        tofu_error("am_zcopy with a header of %u bytes, at most %zu",
+        tofu_error("am_zcopy: header length of %u bytes, at most %zu",
                    header_length, (size_t)TOFU_AM_MAX_HEADER(seg));
         return TOFU_ERR_INVALID_PARAM;
     }

@@ -352,8 +352,9 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
         goto err_free;
     }
     if (iface->shared_vcq) {
-        /* once is enough to be told */
-        tofu_log(atomic_exchange(&md->told_shared, 1) ? 3 : 1,
+        static _Atomic int told; /* once is enough in a process */
+
+        tofu_log(atomic_exchange(&told, 1) ? 3 : 1,
                  "the process has its %u CQs for ifaces of their own, or the node no "
                  "more: VCQ %#llx shares one with others, which costs locks and seven "
                  "eighths of the receive slots", md->exclusive_cqs,

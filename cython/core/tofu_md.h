@@ -81,7 +81,6 @@ struct tofu_md {
     void                       *scratch;
     utofu_stadd_t              scratch_stadd;
 
-    _Atomic int                told_shared; /* that CQs are shared: logged once */
     _Atomic int                told_port;   /* that VCQs are */
 
     pthread_mutex_t            lock;     /* all below */

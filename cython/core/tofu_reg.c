@@ -23,6 +23,7 @@
 #include "tofu_hub.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define TOFU_LCL_INLINE 4u
 
@@ -450,7 +451,12 @@ tofu_status_t tofu_mem_free(tofu_mem_t *memh)
                    (void *)memh->address);
         return TOFU_ERR_INVALID_PARAM;
     }
-    /* pages that a tofu_mem_reg still shares stay until its dereg */
+    /* The pages stay mapped, for the next allocation.  UCP's registration cache has to
+     * forget them all the same, or it finds the next allocation in the cache, and takes
+     * the handle there for the one to be freed.  UCX sees this call (UCM) as one that
+     * releases pages, which it is; the lock is not held, as the cache deregisters. */
+    madvise(memh->address, memh->length, MADV_REMOVE);
+    /* an address that a tofu_mem_reg still shares is not given again before its dereg */
     return tofu_mem_put(memh, 0);
 }
 

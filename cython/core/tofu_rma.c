@@ -69,7 +69,7 @@ tofu_put_short_slow(tofu_ep_t *ep, const void *buffer, unsigned length,
     tofu_status_t status;
 
     if (length > TOFU_MAX_SHORT) {
-        tofu_error("put_short of %u bytes, at most %u", length, TOFU_MAX_SHORT);
+        tofu_error("put_short: length of %u bytes, at most %u", length, TOFU_MAX_SHORT);
         return TOFU_ERR_INVALID_PARAM;
     }
     if (length == 0) {
@@ -273,7 +273,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
     }
     offset = remote_addr - rkey->base;
     if (length > iface->config.am_seg_size) {
-        tofu_error("get_bcopy of %zu bytes, at most %zu", length,
+        tofu_error("get_bcopy: length of %zu bytes, at most %zu", length,
                    iface->config.am_seg_size);
         return TOFU_ERR_INVALID_PARAM;
     }

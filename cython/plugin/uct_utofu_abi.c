@@ -161,6 +161,10 @@ int uct_utofu_libs_open(const void *caller, struct uct_utofu_libs *libs,
     }
 
     count = uct_utofu_search(&search, "libuct", libs->ucs_path);
+    if ((count == 0) && (uct_utofu_search(&search, "libucs", NULL) == 1)) {
+        /* one UCX, each library in its own folder: a build tree */
+        count = uct_utofu_search(&search, "libuct", NULL);
+    }
     if (count != 1) {
         snprintf(why, why_size,
                  (count == 0) ? "no libuct is loaded beside %s" :
@@ -181,7 +185,11 @@ int uct_utofu_libs_open(const void *caller, struct uct_utofu_libs *libs,
         return -1;
     }
 
-    if (uct_utofu_search(&search, "libucp", libs->ucs_path) == 1) {
+    count = uct_utofu_search(&search, "libucp", libs->ucs_path);
+    if ((count == 0) && (uct_utofu_search(&search, "libucs", NULL) == 1)) {
+        count = uct_utofu_search(&search, "libucp", NULL);
+    }
+    if (count == 1) {
         libs->ucp = dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD);
     }
 

@@ -126,3 +126,11 @@ def test_am_polled_out_of_range(start, env, ucx):
         assert (process.wait(60) == 0) == works
         named = "UCX_UTOFU_AM_POLLED" in process.out + process.err
         assert named != works
+
+
+def test_allocated_memory(build, run, env):
+    """What UCP's cache registered of memory from the transport does not outlive it."""
+    process = run([build(PROGRAM.parent / "ucp_alloc.c", libs=("ucp", "ucs"))],
+                  {**env, "UCX_TLS": "utofu"}, 60)  # fmt: skip
+    assert process.out == "ok\n", str(process)
+    assert not re.search("ERROR|WARN", process.err), str(process)
