@@ -318,7 +318,7 @@ static intptr_t tofu_am_iov_total(const tofu_iov_t *iov, size_t iovcnt,
         if (__builtin_mul_overflow(iov[i].length, (size_t)iov[i].count,
                                    &bytes) ||
             __builtin_add_overflow(total, bytes, &total) || (total > max)) {
-            tofu_error("an active message of more than %zu bytes", max);
+            tofu_error("length of an active message: more than %zu bytes", max);
             return -1;
         }
     }

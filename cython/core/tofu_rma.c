@@ -223,6 +223,12 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
                                                     (unsigned)length,
                                                     rkey->stadd + offset);
         tofu_bounce_put(iface, bounce);
+    } else if (TOFU_UNLIKELY(length > iface->config.am_seg_size)) {
+        /* it was written behind the buffer: the caller is broken */
+        tofu_error("put_bcopy: packed length of %zu bytes, at most %zu", length,
+                   iface->config.am_seg_size);
+        status = TOFU_ERR_INVALID_PARAM;
+        goto err_put;
     } else {
         bounce->peer = ep->rma_peer;
         status       = tofu_post(iface, "utofu_put", ep->rma_vcq, length,

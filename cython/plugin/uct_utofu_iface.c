@@ -54,6 +54,10 @@ static uint64_t uct_utofu_iface_flags(const tofu_iface_attr_t *attr)
                      UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                      UCT_IFACE_FLAG_INTER_NODE |
                      UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                     UCT_IFACE_FLAG_ERRHANDLE_ZCOPY_BUF |
+                     UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN |
+                     UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
+                     UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM |
                      UCT_IFACE_FLAG_EP_CHECK |
                      /* ARMW is atomic also against atomic instructions of the
                       * target's processor (2.2.5). */

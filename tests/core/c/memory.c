@@ -11,6 +11,13 @@ static void unpack_bytes(void *arg, const void *data, size_t length)
     }
 }
 
+/* Says that it packed so much. */
+static size_t pack_length(void *dest, void *arg)
+{
+    (void)dest;
+    return *(const size_t *)arg;
+}
+
 /* What must be refused before anything is posted. */
 static void refusals(struct ctx *ctx)
 {
@@ -25,7 +32,7 @@ static void refusals(struct ctx *ctx)
     tofu_md_t          *other;
     struct done        done;
 
-    core_open(ctx, NULL, 8192);
+    core_open(ctx, NULL, 16384);
     base = ctx->shared->rank[0].base;
     end  = base + ctx->shared->rank[0].length;
     CHECK_OK(tofu_mem_reg(ctx->md, memory, 4096, 0, &memh));
@@ -90,6 +97,9 @@ static void refusals(struct ctx *ctx)
             tofu_ep_atomic_post(ep, TOFU_ATOMIC_ADD, 8, 1, end, rkey));
     REFUSED(TOFU_ERR_INVALID_PARAM,
             tofu_ep_get_bcopy(ep, unpack_bytes, buffer, 8193, base, rkey, &done.comp));
+    size = 8193; /* the window is larger, the limit is not */
+    REFUSED(TOFU_ERR_INVALID_PARAM,
+            tofu_ep_put_bcopy(ep, pack_length, &size, base, rkey));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 32, 0, NULL, 0));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 0, 0, buffer, 25));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_mem_reg(ctx->md, memory, 0, 0, &memh));
