@@ -264,6 +264,12 @@ typedef struct uct_utofu_md {
  * this is.  Then "the same device" can be told from "the same network". */
 #define UCT_UTOFU_NODE_ADDR_LEN 6
 
+struct uct_utofu_iface;
+struct uct_utofu_traced_id { /* argument of the core's AM handler */
+    struct uct_utofu_iface *iface;
+    uint8_t                id;
+};
+
 typedef struct uct_utofu_iface {
     uct_base_iface_t  super;
     tofu_iface_t      *iface;
@@ -271,6 +277,7 @@ typedef struct uct_utofu_iface {
     tofu_iface_attr_t attr;   /* with the user's overrides */
     int               shared_bandwidth; /* by the processes of the node */
     int               stats;            /* to be printed at the end */
+    struct uct_utofu_traced_id *traced; /* of all AM ids, or NULL */
 } uct_utofu_iface_t;
 
 typedef struct uct_utofu_ep {
@@ -282,6 +289,11 @@ static inline tofu_ep_t *uct_utofu_ep_core(uct_ep_h tl_ep)
 {
     return ((uct_utofu_ep_t*)tl_ep)->ep;
 }
+
+/* trace: is each operation to be logged?  The table that does it; the AM handler. */
+int uct_utofu_is_traced(void);
+void uct_utofu_trace_ops(uct_iface_ops_t *ops);
+int8_t uct_utofu_traced_am(void *arg, void *data, size_t length, unsigned flags);
 
 /* md */
 void uct_utofu_md_ops_init(void);

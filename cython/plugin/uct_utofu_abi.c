@@ -267,6 +267,7 @@ void uct_utofu_log_init(void)
         {"FATAL", UCS_LOG_LEVEL_FATAL}, {"ERROR", UCS_LOG_LEVEL_ERROR},
         {"WARN", UCS_LOG_LEVEL_WARN},   {"DIAG", UCS_LOG_LEVEL_DIAG},
         {"INFO", UCS_LOG_LEVEL_INFO},   {"DEBUG", UCS_LOG_LEVEL_DEBUG},
+        {"TRACE", UCS_LOG_LEVEL_TRACE}, {"REQ", UCS_LOG_LEVEL_TRACE_REQ},
     };
     char value[64] = "";
     size_t i;
@@ -274,8 +275,8 @@ void uct_utofu_log_init(void)
     /* By its name, because the variable behind it may be the executable's. */
     if (uct_utofu_api.ucs_global_opts_get_value("LOG_LEVEL", value,
                                                 sizeof(value)) == UCS_OK) {
-        /* Names that are not in the list are the trace levels. */
-        uct_utofu_log_config.log_level = UCS_LOG_LEVEL_TRACE;
+        /* Names that are not in the list are DATA and above. */
+        uct_utofu_log_config.log_level = UCS_LOG_LEVEL_TRACE_DATA;
         for (i = 0; i < (sizeof(levels) / sizeof(levels[0])); ++i) {
             if (!strcasecmp(value, levels[i].name)) {
                 uct_utofu_log_config.log_level = levels[i].level;

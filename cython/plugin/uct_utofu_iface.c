@@ -606,10 +606,24 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
         goto err_cleanup;
     }
 
+    if (uct_utofu_is_traced()) {
+        iface->traced = calloc(UCT_AM_ID_MAX, sizeof(*iface->traced));
+        if (iface->traced == NULL) {
+            status = UCS_ERR_NO_MEMORY;
+            goto err_close;
+        }
+    }
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
-        tofu_status = tofu_iface_set_am_handler(iface->iface, id,
-                                                uct_utofu_iface_am,
-                                                &iface->super.am[id]);
+        if (iface->traced != NULL) {
+            iface->traced[id] = (struct uct_utofu_traced_id){iface, id};
+            tofu_status = tofu_iface_set_am_handler(iface->iface, id,
+                                                    uct_utofu_traced_am,
+                                                    &iface->traced[id]);
+        } else {
+            tofu_status = tofu_iface_set_am_handler(iface->iface, id,
+                                                    uct_utofu_iface_am,
+                                                    &iface->super.am[id]);
+        }
         if (tofu_status != TOFU_OK) {
             uct_utofu_error("interface %s: AM handler %u: %s",
                             UCT_UTOFU_DEVICE_NAME, id,
@@ -639,6 +653,7 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
 
 err_close:
     tofu_iface_close(iface->iface);
+    free(iface->traced);
 err_cleanup:
     uct_utofu_api.ucs_class_call_cleanup_chain(
             uct_utofu_api.uct_base_iface_t_class, &iface->super, init_count);
@@ -658,6 +673,7 @@ static void uct_utofu_iface_close(uct_iface_h tl_iface)
         uct_utofu_stats_print(iface->iface);
     }
     tofu_iface_close(iface->iface);
+    free(iface->traced);
     uct_utofu_api.ucs_class_call_cleanup_chain(
             uct_utofu_api.uct_base_iface_t_class, &iface->super, -1);
     free(iface);
@@ -670,6 +686,9 @@ void uct_utofu_iface_ops_init(void)
 
     uct_utofu_ops_fill(&uct_utofu_iface_ops, sizeof(uct_utofu_iface_ops));
     uct_utofu_ep_ops_init(ops);
+    if (uct_utofu_is_traced()) {
+        uct_utofu_trace_ops(ops);
+    }
     ops->iface_flush              = uct_utofu_iface_flush;
     ops->iface_fence              = uct_utofu_iface_fence;
     ops->iface_progress_enable    = uct_utofu_api.uct_base_iface_progress_enable;

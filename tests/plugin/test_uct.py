@@ -87,3 +87,19 @@ def test_list_is_the_programs(build, run, env):
                     flags=["-fno-pic", "-no-pie"])  # fmt: skip
     process = run([program], env, 30)
     assert process.out.splitlines()[-1:] == ["ok"], str(process)
+
+
+@pytest.mark.parametrize(("name", "where", "words"), [
+    ("uct_rma", "local", ["PUT_SHORT", "PUT_BCOPY", "PUT_ZCOPY", "GET_BCOPY", "GET_ZCOPY"]),
+    ("uct_am", "pair", ["TX: AM_SHORT", "TX: AM_BCOPY", "TX: AM_ZCOPY", "RX: AM"]),
+])  # fmt: skip
+def test_traced(program, tmp_path, name, where, words):
+    """With the level "data" each operation is a line, and does what it does without."""
+    log = tmp_path / "log"
+    args = [where, "md"] if name == "uct_rma" else [where]
+    program(name, *args, UCX_LOG_LEVEL="data", UCX_LOG_FILE=f"{log}.%p")
+    text = "".join(path.read_text() for path in tmp_path.glob("log.*"))
+    for word in words:
+        assert f"{word} [" in text
+    quiet = program(name, *args, UCX_LOG_LEVEL="req")
+    assert "AM_SHORT [" not in quiet.out + quiet.err
