@@ -168,24 +168,36 @@ void tofu_am_polled_tick(tofu_am_t *am)
     }
 }
 
-uint32_t tofu_am_answer_behind(const tofu_iface_t *iface,
-                               const tofu_lender_t *lender,
-                               const struct utofu_mrq_notice *notice)
+/* How many messages were sent before an answer, modulo TOFU_TURNS, which its place in
+ * the scratch page says; TOFU_TURNS: it is in no such place. */
+static uint32_t tofu_am_answer_turn(const tofu_iface_t *iface,
+                                    const struct utofu_mrq_notice *notice)
 {
     utofu_stadd_t scratch;
     uint64_t      end;
 
-    if ((lender->permit != TOFU_PERMIT_ASKED_BACK) ||
-        (tofu_peer_stadd(iface, iface->vcq_id, iface->port, TOFU_STAG_SCRATCH,
-                         &scratch) != UTOFU_SUCCESS)) {
+    if (tofu_peer_stadd(iface, iface->vcq_id, iface->port, TOFU_STAG_SCRATCH,
+                        &scratch) != UTOFU_SUCCESS) {
         return TOFU_TURNS;
     }
     end = notice->rmt_stadd - scratch; /* of 8 bytes, at 8 times the turn */
-    if ((end % 8 != 0) || (end / 8 - 1 >= TOFU_TURNS)) {
-        return TOFU_TURNS;
-    }
-    return (uint32_t)(end / 8 - 1 - (lender->turn >> TOFU_TAIL_TURN_SHIFT)) %
-           TOFU_TURNS;
+    return ((end % 8 != 0) || (end / 8 - 1 >= TOFU_TURNS)) ?
+                   TOFU_TURNS :
+                   (uint32_t)(end / 8 - 1);
+}
+
+uint32_t tofu_am_answer_behind(const tofu_iface_t *iface,
+                               const tofu_lender_t *lender,
+                               const struct utofu_mrq_notice *notice)
+{
+    uint32_t turn = (lender->permit == TOFU_PERMIT_ASKED_BACK) ?
+                            tofu_am_answer_turn(iface, notice) :
+                            TOFU_TURNS;
+
+    return (turn == TOFU_TURNS) ?
+                   TOFU_TURNS :
+                   (turn - (uint32_t)(lender->turn >> TOFU_TAIL_TURN_SHIFT)) %
+                           TOFU_TURNS;
 }
 
 void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
@@ -199,20 +211,20 @@ void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice
             lender = am->polled[i];
         }
     }
-    if ((lender == NULL) &&
-        (tofu_peer_find(iface, notice->vcq_id, 0) == NULL)) {
-        /* who had this VCQ before asked, and was closed: nothing is lost */
+    if ((lender != NULL) &&
+        (tofu_am_answer_behind(iface, lender, notice) != TOFU_TURNS)) {
+        tofu_lender_unpermit(lender); /* tofu_am_before has delivered all before it */
+    } else if ((tofu_am_answer_turn(iface, notice) != TOFU_TURNS) &&
+               (tofu_peer_find(iface, notice->vcq_id, 0) == NULL)) {
+        /* Well-formed, of whom this iface never heard: who had this VCQ before asked,
+         * and was closed.  Counted, but nothing to warn of. */
+        ++iface->stats.dropped;
         tofu_debug("an answer came from VCQ %#llx to who had this VCQ before",
                    (unsigned long long)notice->vcq_id);
-        return;
-    }
-    if ((lender == NULL) ||
-        (tofu_am_answer_behind(iface, lender, notice) == TOFU_TURNS)) {
+    } else {
         tofu_iface_drop(iface, TOFU_LOGGED_FORGED,
                         "an answer came from who was not asked", notice->vcq_id);
-        return;
     }
-    tofu_lender_unpermit(lender); /* tofu_am_before has delivered all before it */
 }
 
 /* ------------------------------------------------------------------ sender */

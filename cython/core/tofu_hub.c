@@ -215,9 +215,10 @@ static tofu_port_t *tofu_hub_place(tofu_md_t *md)
 
 tofu_status_t tofu_hub_join(tofu_iface_t *iface)
 {
-    tofu_md_t   *md   = iface->md;
-    tofu_port_t *port = tofu_hub_place(md);
-    unsigned    own;
+    static _Atomic int told; /* once is enough in a process */
+    tofu_md_t          *md   = iface->md;
+    tofu_port_t        *port = tofu_hub_place(md);
+    unsigned           own;
 
     if (port == NULL) {
         return TOFU_ERR_NO_DEVICE;
@@ -238,7 +239,7 @@ tofu_status_t tofu_hub_join(tofu_iface_t *iface)
     pthread_mutex_lock(&md->lock);
     own = md->own_vcqs;
     pthread_mutex_unlock(&md->lock);
-    tofu_log(atomic_exchange(&md->told_port, 1) ? 3 : 1,
+    tofu_log(atomic_exchange(&told, 1) ? 3 : 1,
              "no VCQ is left for an iface of its own (it has %u): this one shares VCQ "
              "%#llx with up to %u others, which costs locks and most of the receive "
              "slots, and a timer wakes it", own,

@@ -81,8 +81,6 @@ struct tofu_md {
     void                       *scratch;
     utofu_stadd_t              scratch_stadd;
 
-    _Atomic int                told_port;   /* that VCQs are */
-
     pthread_mutex_t            lock;     /* all below */
     tofu_rail_t                rail[TOFU_MAX_TNIS]; /* by index in tnis; [0] unused */
     unsigned                   own_vcqs; /* of ifaces */

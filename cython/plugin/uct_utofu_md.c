@@ -218,7 +218,7 @@ uct_utofu_mem_dereg(uct_md_h tl_md, const uct_md_mem_dereg_params_t *params)
         comp = params->comp;
     }
     if (comp == NULL) {
-        uct_utofu_error("mem_dereg with invalidation needs a completion");
+        uct_utofu_debug("mem_dereg with invalidation needs a completion");
         return UCS_ERR_INVALID_PARAM;
     }
     status = tofu_mem_invalidate(params->memh);

@@ -883,7 +883,7 @@ static void closed(struct ctx *ctx)
             tofu_iface_progress(ctx->iface);
         }
         CHECK_EQ(stats_of(ctx).notices, 1);
-        CHECK_EQ(stats_of(ctx).dropped, 0);
+        CHECK_EQ(stats_of(ctx).dropped, 1);
         CHECK_EQ(warnings, 0);
         tofu_set_log(NULL);
         core_barrier_asleep(ctx);
