@@ -4,6 +4,10 @@
 Every bound is a ratio to something that runs in the same minutes on the same two
 cores: the measured thing and its peer take turns, a ratio is formed in each round,
 and the median of the rounds is held against the bound.
+
+The two CPUs of a virtual machine may be near each other, or far, and that changes while
+it runs: the time of a cache line from one to the other is measured around each
+measurement, and a round in which it changed is run again.
 """
 
 from __future__ import annotations
@@ -28,9 +32,14 @@ KERNELS = Path(__file__).resolve().parent / "kernels"
 # What a kernel is linked to; the others are pure uTofu programs.
 UCT_KERNELS = ("uct_put",)
 UCP_KERNELS = ("ucp_rma",)
+PLAIN_KERNELS = ("line",)  # to nothing
 CORE_KERNELS = ("core_idle", "core_neighbours", "core_ops", "core_threads")
 # The core's headers are not installed: they are those of this tree.
 CYTHON = KERNELS.parents[1] / "cython"
+# A round is steady when the times of a cache line around its measurements differ by no
+# more than this; else it is run again, so often at most.
+STEADY = 1.5
+TRIES = 8
 # Arguments of kernels whose iterations are not ping-pongs.
 ONE_WAY = {"bw", "stream", "rate", "notice_rate", "poll_tcq", "poll_mrq"}
 ONE_WAY |= {"put_rate", "am_rate", "put_bw", "get_bw", "get_lat"}
@@ -80,6 +89,8 @@ def compile_kernels(folder, names):
             flags = [*uct_flags, "-lucp"]
         elif name in CORE_KERNELS:
             flags = core_flags
+        elif name in PLAIN_KERNELS:
+            flags = ["-lpthread"]
         result[name] = str(Path(folder) / name)
         source = str(KERNELS / f"{name}.c")
         subprocess.run(
@@ -96,6 +107,14 @@ class Bench:
         self.cpus = cpus
         self.seconds = seconds
         self.iterations = {}  # found once per measurement, then kept
+
+    def line(self):
+        """Seconds that a cache line takes now from one of the CPUs to the other."""
+        command = [self.kernels["line"], *map(str, self.cpus)]
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=30
+        )
+        return float(done.stdout.split()[1]) * 1e-9
 
     def _repeat(self, key, run):
         """Call run(iterations) -> seconds each, with a fitting number."""
@@ -182,32 +201,57 @@ def value_text(case, value):
     return f"{value * 1e9:.1f} ns" if value < 1e-5 else f"{value * 1e6:.2f} us"
 
 
-def measure(cases, rounds, progress):
-    """Take turns; returns one result per case."""
-    samples = [{"ours": [], "peer": [], "ratio": []} for _ in cases]
+def _take_turns(case, names, line):
+    """One value for each name, times of a cache line around them, and: are they equal?"""
+    for _ in range(TRIES):
+        values, lines = {}, [line()]
+        for name in names:
+            values[name] = (case.ours if name == "ours" else case.peers[name])()
+            lines.append(line())
+        if max(lines) <= STEADY * min(lines):
+            return values, lines, True
+    return values, lines, False
+
+
+def measure(cases, rounds, progress, line=lambda: 1.0):
+    """Take turns; returns one result per case.
+
+    line: measures the time of a cache line between the CPUs, in seconds.
+    """
+    samples = [
+        {"ours": [], "peer": [], "ratio": [], "line": [], "steady": []} for _ in cases
+    ]
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
         for case, sample in zip(cases, samples):
             names = ["ours", *case.peers]
             # Whoever goes second has the warmer machine: swap each round.
-            values = {}
-            for name in names if number % 2 == 0 else reversed(names):
-                values[name] = (case.ours if name == "ours" else case.peers[name])()
+            order = names if number % 2 == 0 else names[::-1]
+            values, lines, steady = _take_turns(case, order, line)
             peer = case.best([values[name] for name in case.peers])
             sample["ours"].append(values["ours"])
             sample["peer"].append(peer)
             sample["ratio"].append(values["ours"] / peer)
+            sample["line"].append(statistics.median(lines))
+            sample["steady"].append(steady)
     results = []
     for case, sample in zip(cases, samples):
-        ratio = statistics.median(sample["ratio"])
+        # without a steady round the others are better than nothing, and said so
+        kept = [i for i in range(rounds) if sample["steady"][i]] or range(rounds)
+        ours, peer, ratio, near = (
+            statistics.median(sample[what][i] for i in kept)
+            for what in ("ours", "peer", "ratio", "line")
+        )
         results.append(
             {
                 "name": case.name,
                 "unit": case.unit,
                 "peers": list(case.peers),
-                "ours": statistics.median(sample["ours"]),
-                "peer": statistics.median(sample["peer"]),
+                "ours": ours,
+                "peer": peer,
                 "ratio": ratio,
+                "line": near,
+                "steady": sum(sample["steady"]),
                 "bound": case.bound,
                 "holds": case.holds(ratio),
                 "samples": sample,
@@ -253,7 +297,7 @@ def run_table(program, description, kernels, make_cases):
     host = host_info(cpus, rounds, options.quick)
     with tempfile.TemporaryDirectory() as folder:
         seconds = 0.1 if options.quick else 0.3
-        bench = Bench(compile_kernels(folder, kernels), cpus, seconds)
+        bench = Bench(compile_kernels(folder, [*kernels, "line"]), cpus, seconds)
         cases = [
             case
             for case in make_cases(bench)
@@ -261,7 +305,10 @@ def run_table(program, description, kernels, make_cases):
         ]
         try:
             results = measure(
-                cases, rounds, lambda text: print(text, file=sys.stderr, flush=True)
+                cases,
+                rounds,
+                lambda text: print(text, file=sys.stderr, flush=True),
+                bench.line,
             )
         except (perftest.PerftestError, subprocess.SubprocessError) as error:
             sys.exit(f"{program}: {error}")
@@ -269,8 +316,8 @@ def run_table(program, description, kernels, make_cases):
         f"utofu on {host['backend']}, UCX {host['ucx']}, {host['machine']}, CPUs "
         f"{cpus[0]} and {cpus[1]}, medians of {rounds} rounds"
     )
-    line = "{:<36} {:>12} {:>12} {:<10} {:>6} {:>8}  {}"
-    print(line.format("what", "utofu", "peer", "", "ratio", "bound", ""))
+    line = "{:<36} {:>12} {:>12} {:<10} {:>6} {:>8} {:>7}  {}"
+    print(line.format("what", "utofu", "peer", "", "ratio", "bound", "line", ""))
     for case, result in zip(cases, results):
         bound, verdict = "-", ""
         if case.bound is not None:
@@ -284,7 +331,8 @@ def run_table(program, description, kernels, make_cases):
                 result["peers"][0].split()[0],
                 f"{result['ratio']:.2f}",
                 bound,
-                verdict,
+                f"{result['line'] * 1e9:.0f} ns",
+                verdict if result["steady"] else f"{verdict} (never steady)",
             ).rstrip()
         )
     if options.json:
