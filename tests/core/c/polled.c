@@ -882,10 +882,7 @@ static void closed(struct ctx *ctx)
         while (atomic_load(&word[1]) != 2) {
             sched_yield();
         }
-        for (i = 0; i < 10; ++i) {
-            tofu_iface_progress(ctx->iface);
-        }
-        CHECK_EQ(stats_of(ctx).notices, 1);
+        WAIT_FOR(ctx, stats_of(ctx).notices == 1);
         CHECK_EQ(stats_of(ctx).dropped, 1);
         CHECK_EQ(warnings, 0);
         tofu_set_log(NULL);
