@@ -148,7 +148,8 @@ void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
     size_t            offset = (size_t)((char *)address - arena->base);
     tofu_arena_hole_t **link, *hole, *prev = NULL;
 
-    /* give the pages back; they read zero when they are taken again */
+    /* Give the pages back; they read zero when they are taken again.  tofu_mem_free has
+     * done it before the deregistration, but what peers put meanwhile came after it. */
     if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)offset, (off_t)length) != 0) {
         memset(address, 0, length);

@@ -180,8 +180,8 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
      * targets that their eps used were forgotten when they were posted. */
     for (link = head->next; link != head; link = link->next) {
         tofu_op_t *op = tofu_container(link, tofu_op_t, link);
-        if ((op->peer == peer) && (op->ep != NULL) && (gone || (op->kind == TOFU_OP_FLUSH) ||
-                                 (op->kind == TOFU_OP_FENCE))) {
+        if ((op->peer == peer) && (op->ep != NULL) &&
+            (gone || (op->kind == TOFU_OP_FLUSH) || (op->kind == TOFU_OP_FENCE))) {
             tofu_ep_fail(op->ep, status);
         }
     }

@@ -587,8 +587,9 @@ static int8_t on_nothing(void *arg, void *data, size_t length, unsigned flags)
     return TOFU_OK;
 }
 
-/* Rank 0 has the address of who had the VCQ of rank 1 before, or shared it: what it sends there does
- * not come to rank 1, and its endpoint fails; one to rank 1 itself is fine after that. */
+/* Rank 0 has the address of who had the VCQ of rank 1 before, or shared it: what it sends
+ * there does not come to rank 1, and its endpoint fails; one to rank 1 itself is fine
+ * after that. */
 static void successor(struct ctx *ctx)
 {
     unsigned char bytes[TOFU_ADDRESS_SIZE];
