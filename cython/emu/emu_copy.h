@@ -58,7 +58,7 @@ EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
  * program, so a loop that the compiler leaves alone is enough, and as fast; elsewhere
  * each line ends with a release store.
  */
-extern bool emu_has_avx; /* emu_copy.c */
+extern bool emu_has_avx; /* emu_processor.c */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define EMU_COPY_ASM 1

@@ -228,6 +228,8 @@ struct emu_vcq {
     const char           *warm; /* where the data of the next notice may be */
     uint64_t             warm_stadd; /* of the last notice */
     uint32_t             empty_polls; /* since then */
+    uint32_t             sent;   /* tcq_tail - toq_left at the last notice: */
+    bool                 stream; /* nothing was posted between the last two */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];
     struct emu_peer      *peers;
@@ -496,6 +498,9 @@ EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
 }
 
 void emu_wire_yield(struct emu_vcq *vcq); /* emu_wire.c */
+
+/* emu_processor.c: is it better to wait a little between looks at one word? */
+extern bool emu_looks_apart;
 
 EMU_INLINE void emu_vcq_lock(struct emu_vcq *vcq)
 {

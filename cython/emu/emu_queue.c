@@ -96,6 +96,7 @@ EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
 EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
+    uint32_t sent = vcq->tcq_tail - vcq->toq_left;
 
     if (emu_unlikely(word & EMU_ENTRY_PAIR)) {
         if (EMU_ENTRY_TYPE(word) == UTOFU_MRQ_TYPE_RMT_GET) {
@@ -110,6 +111,8 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
                                         .lcl_stadd   = lcl_stadd,
                                         .rmt_stadd   = stadd};
     vcq->empty_polls = 0;
+    vcq->stream      = sent == vcq->sent;
+    vcq->sent        = sent;
     /* the next one may come to the same place, or as far on as this one from the last */
     vcq->warm = (const char *)(uintptr_t)(last_byte(vcq, stadd) + (stadd - vcq->warm_stadd));
     vcq->warm_stadd = stadd;
@@ -358,9 +361,10 @@ out:
 }
 
 /* A CPU that looks at a word as fast as it can makes the other one's store take longer,
- * by a fifth of the whole way of a message where lines are slow.  So it waits some ns
- * between looks while an answer may be near; not for ever, as who polls has other things
- * to do. */
+ * by a fifth of the whole way of a message on Intel's.  So it waits some ns between looks
+ * while an answer may be near; not for ever, as who polls has other things to do.  On
+ * AMD's that is so only for a stream of notices; who answers each would lose a quarter of
+ * the way by waiting. */
 EMU_INLINE void look_apart(void)
 {
 #if defined(__x86_64__)
@@ -391,7 +395,7 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
             if (++vcq->empty_polls > PATIENCE) {
                 __builtin_prefetch(vcq->warm);
             }
-            if (vcq->empty_polls <= APART) {
+            if ((vcq->empty_polls <= APART) && (emu_looks_apart || vcq->stream)) {
                 look_apart();
             }
             return UTOFU_ERR_NOT_FOUND;

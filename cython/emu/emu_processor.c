@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emu_copy.c - which copy loop this processor has (emu_copy.h). */
+/* emu_processor.c - what depends on the processor that this runs on. */
 #include "emu_copy.h"
 
 bool emu_has_avx;
+bool emu_looks_apart = true;
 
 __attribute__((constructor)) static void look_at_processor(void)
 {
-#ifdef EMU_COPY_ASM
+#if defined(__x86_64__)
     __builtin_cpu_init();
+    emu_looks_apart = !__builtin_cpu_is("amd");
+#endif
+#ifdef EMU_COPY_ASM
     emu_has_avx = __builtin_cpu_supports("avx");
 #endif
 }
