@@ -198,9 +198,9 @@ static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
      UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START)
 
-/* A plain put between memory in reach is written out: all that could stand in its way
- * is looked at, and the general function is called, from the start, when anything
- * does. */
+/* A put between memory in reach, with or without notices in the TCQ and for the target,
+ * is written out: all that could stand in its way is looked at, and the general function
+ * is called, from the start, when anything does. */
 EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void *cbdata)
 {
@@ -213,8 +213,10 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     const char            *src;
     char                  *dst;
 
-    if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) != 0) || (length == 0) || (length > EMU_MAX_PUTGET) ||
-                     (edata > EMU_MAX_EDATA) || (vcq->special != 0) || (vcq->last_id != rmt_vcq_id))) {
+    if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
+                                                  UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) != 0) ||
+                     (length == 0) || (length > EMU_MAX_PUTGET) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
+                     (vcq->last_id != rmt_vcq_id))) {
         goto general;
     }
     peer = vcq->last;
@@ -234,6 +236,11 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     emu_copy(dst, src, length);
     if (emu_unlikely(emu_fault_seen)) {
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
+    }
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
+        emu_unlikely((peer->tx.lane == NULL) || (emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0,
+                                                              rmt_stadd + length) != UTOFU_SUCCESS))) {
+        goto general; /* puts once more, which nobody can tell yet */
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
