@@ -4,6 +4,8 @@
  */
 #include "path.h"
 
+#define PATH_BCOPY 64
+
 static int8_t on_message(void *arg, void *data, size_t length, unsigned flags)
 {
     (void)data;
@@ -100,6 +102,22 @@ static int am_short(struct path *path)
                                  sizeof(value)), "tofu_ep_am_short");
 }
 
+static size_t pack(void *dest, void *arg)
+{
+    memset(dest, 1, PATH_BCOPY);
+    (void)arg;
+    return PATH_BCOPY;
+}
+
+static int am_bcopy(struct path *path)
+{
+    intptr_t ret = tofu_ep_am_bcopy(path->ep, PATH_AM_ID, pack, NULL);
+
+    PATH_CHECK((ret == PATH_BCOPY) || (ret == TOFU_ERR_NO_RESOURCE), "tofu_ep_am_bcopy: %s",
+               tofu_status_string((tofu_status_t)ret));
+    return ret == PATH_BCOPY;
+}
+
 static int progress(struct path *path)
 {
     tofu_iface_progress(path->tx);
@@ -118,7 +136,7 @@ path_op_t path_find(const char *name)
         const char *name;
         path_op_t  op;
     } ops[] = {{"put_short", put_short}, {"am_short", am_short},
-               {"progress", progress}, {"am_receive", am_receive}};
+               {"am_bcopy", am_bcopy}, {"progress", progress}, {"am_receive", am_receive}};
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
         if (!strcmp(ops[i].name, name)) {
