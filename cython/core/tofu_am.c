@@ -15,23 +15,45 @@ static size_t tofu_am_round(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* In front of the slot header, which is headroom too by the time it is offered. */
+/* In front of the header of a large message, so that its payload has the alignment that
+ * the user asked for, if slots can have it, and 64 bytes if that agrees with it: a copy
+ * between addresses that are not aligned alike takes up to twice as long. */
+static uint32_t tofu_am_lead(const tofu_iface_t *iface)
+{
+    const uint32_t header  = sizeof(tofu_slot_header_t);
+    const uint32_t usual   = TOFU_AM_PAYLOAD_ALIGN - header;
+    const uint32_t units[] = {TOFU_AM_PAYLOAD_ALIGN, _Alignof(tofu_slot_header_t)};
+    uint32_t       i, lead;
+
+    for (i = 0; i < 2; ++i) {
+        for (lead = usual % units[i]; lead < TOFU_AM_SLOT_ALIGN; lead += units[i]) {
+            if ((TOFU_AM_SLOT_ALIGN % iface->config.am_alignment == 0) &&
+                ((lead + header + iface->config.am_align_offset) %
+                         iface->config.am_alignment == 0)) {
+                return lead;
+            }
+        }
+    }
+    return usual; /* no message, or few, will be where the user wants them */
+}
+
+/* In front of that; lead and slot header are headroom too by the time it is offered. */
 static uint32_t tofu_am_headroom(const tofu_iface_t *iface)
 {
     size_t need = iface->config.rx_headroom + sizeof(iface->config.rx_desc);
+    size_t have = tofu_am_lead(iface) + sizeof(tofu_slot_header_t);
 
-    if ((iface->config.rx_desc == NULL) ||
-        (need <= sizeof(tofu_slot_header_t))) {
+    if ((iface->config.rx_desc == NULL) || (need <= have)) {
         return 0;
     }
-    return (uint32_t)tofu_am_round(need - sizeof(tofu_slot_header_t),
-                                   TOFU_AM_SLOT_ALIGN);
+    return (uint32_t)tofu_am_round(need - have, TOFU_AM_SLOT_ALIGN);
 }
 
 static uint32_t tofu_am_large_size(const tofu_iface_t *iface)
 {
     return tofu_am_headroom(iface) +
-           (uint32_t)TOFU_AM_MESSAGE_SIZE(iface->config.am_seg_size);
+           (uint32_t)TOFU_AM_MESSAGE_SIZE(tofu_am_lead(iface),
+                                          iface->config.am_seg_size);
 }
 
 void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
@@ -41,6 +63,7 @@ void tofu_am_geometry(const tofu_iface_t *iface, tofu_address_t *address)
     address->geometry.small_size  = TOFU_AM_SMALL_SIZE;
     address->geometry.large_count = iface->config.rx_slots;
     address->geometry.large_size  = tofu_am_large_size(iface);
+    address->geometry.large_lead  = tofu_am_lead(iface);
     address->geometry.seg_size    = (uint32_t)iface->config.am_seg_size;
     address->incarnation = iface->am->incarnation;
     address->port        = (uint8_t)iface->port;
@@ -214,7 +237,7 @@ static void tofu_am_free(tofu_iface_t *iface)
 tofu_status_t tofu_am_open(tofu_iface_t *iface)
 {
     tofu_md_t       *md = iface->md;
-    size_t          small_bytes, large_bytes, slots_bytes, headroom;
+    size_t          small_bytes, large_bytes, slots_bytes, front;
     struct timespec now;
     tofu_status_t   status;
     utofu_stadd_t   stadd;
@@ -281,14 +304,14 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
                                 am->block + small_bytes);
     }
     /* base is where the message of slot 0 is */
-    headroom                       = tofu_am_headroom(iface);
-    am->pool[TOFU_AM_LARGE].base  += headroom;
-    am->pool[TOFU_AM_LARGE].bytes -= headroom;
+    front                          = tofu_am_headroom(iface) + tofu_am_lead(iface);
+    am->pool[TOFU_AM_LARGE].base  += front;
+    am->pool[TOFU_AM_LARGE].bytes -= front;
     if (status != TOFU_OK) {
         goto err_free;
     }
     am->pool[TOFU_AM_SMALL].stadd = stadd;
-    am->pool[TOFU_AM_LARGE].stadd = stadd + small_bytes + headroom;
+    am->pool[TOFU_AM_LARGE].stadd = stadd + small_bytes + front;
     return TOFU_OK;
 
 err_free:

@@ -47,11 +47,13 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MAX_LARGE      16u
 #define TOFU_AM_POOL_SHARE     16u   /* of what is free, to one newcomer */
 #define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
-/* Of a large slot, what a message can take: the end of the slot.  What the slot
+/* Of a large slot, what a message can take: the end of the slot, where so many bytes
+ * come before its header that what is behind it is aligned (tofu_am_lead).  What the slot
  * has more is headroom, in front of it. */
-#define TOFU_AM_MESSAGE_SIZE(seg) \
-    ((sizeof(tofu_slot_header_t) + (uint64_t)(seg) + TOFU_AM_SLOT_ALIGN - 1) / \
-     TOFU_AM_SLOT_ALIGN * TOFU_AM_SLOT_ALIGN)
+#define TOFU_AM_MESSAGE_SIZE(lead, seg) \
+    (((uint64_t)(lead) + sizeof(tofu_slot_header_t) + (seg) + \
+      TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN * TOFU_AM_SLOT_ALIGN)
+#define TOFU_AM_PAYLOAD_ALIGN  64u /* of large messages, where nobody asks for another */
 #define TOFU_AM_MAX_HEADROOM   4096u
 #define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */

@@ -359,8 +359,8 @@ static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
                          geometry->small_size;
         base     += (small + TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN *
                 TOFU_AM_SLOT_ALIGN;
-        base     += geometry->large_size -
-                TOFU_AM_MESSAGE_SIZE(geometry->seg_size);
+        base     += geometry->large_size + geometry->large_lead -
+                TOFU_AM_MESSAGE_SIZE(geometry->large_lead, geometry->seg_size);
         cls->size = geometry->large_size;
     }
     cls->begin = base + first * cls->size;

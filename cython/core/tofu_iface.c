@@ -56,7 +56,7 @@ static tofu_status_t tofu_iface_check_config(const tofu_iface_config_t *c)
         return TOFU_ERR_INVALID_PARAM;
     }
     /* a slot's offset is computed in 32 bits */
-    if ((uint64_t)c->rx_slots * (c->am_seg_size + 768 + c->rx_headroom) >
+    if ((uint64_t)c->rx_slots * (c->am_seg_size + 1024 + c->rx_headroom) >
         0xffffffffu) {
         tofu_error("%u receive slots of %zu bytes are more than 4 GiB",
                    c->rx_slots, c->am_seg_size);
@@ -255,13 +255,15 @@ void tofu_iface_delist(tofu_iface_t *iface)
 }
 
 /*
- * Where in a page of 4 KiB a bounce buffer starts; its payload is 16 bytes behind.  Loads
+ * Where in a page of 4 KiB a bounce buffer starts; its payload is 16 bytes behind, at a
+ * multiple of 64: copies between addresses that are not aligned alike take up to twice
+ * as long.  Loads
  * that follow stores at the same offset in another page wait for them: on AMD memcpy (by
  * `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users start with a page,
  * or little behind (malloc's 16 bytes, headers): half a page away is far from them.
  */
 #define TOFU_BOUNCE_PAGE   4096u
-#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 32)
+#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 64 - TOFU_BOUNCE_PAYLOAD)
 
 static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
 {
@@ -480,7 +482,7 @@ tofu_status_t tofu_iface_check_address(tofu_iface_t *iface, const void *buffer,
     }
     g = &a.geometry;
     if ((g->small_size != TOFU_AM_SMALL_SIZE) ||
-        (g->large_size < TOFU_AM_MESSAGE_SIZE(g->seg_size)) ||
+        (g->large_size < TOFU_AM_MESSAGE_SIZE(g->large_lead, g->seg_size)) ||
         (g->small_count < TOFU_AM_MIN_WINDOW) ||
         (g->large_count < TOFU_AM_MIN_WINDOW)) {
         snprintf(reason, reason_size,

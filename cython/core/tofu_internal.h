@@ -63,6 +63,7 @@ typedef struct tofu_stripe tofu_stripe_t;
 typedef struct tofu_geometry {
     uint32_t small_count, small_size;
     uint32_t large_count, large_size; /* large_size: slot, header included */
+    uint32_t large_lead; /* in front of a slot header, besides headroom */
     uint32_t seg_size;
 } tofu_geometry_t;
 

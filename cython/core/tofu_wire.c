@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOFU_WIRE_VERSION       3u
+#define TOFU_WIRE_VERSION       4u
 #define TOFU_WIRE_MAGIC_RKEY    0x6b726675u /* "ufrk" */
 #define TOFU_WIRE_MAGIC_ADDRESS 0x64616675u /* "ufad" */
 #define TOFU_WIRE_MAGIC_DEVICE  0x76646675u /* "ufdv" */
@@ -149,8 +149,8 @@ void tofu_rkey_release(tofu_rkey_t *rkey)
 
 /*
  * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size(1) 7 port(1)
- * 8 vcq_id(8) 16 small slots(4) 20 large slots(4) 24 large slot size(4)
- * 28 segment size(4) 32 incarnation(4) 36 checksum(4)
+ * 8 vcq_id(8) 16 small slots(4) 20 large slots(4) 24 large slot size(3)
+ * 27 lead of large slots(1) 28 segment size(4) 32 incarnation(4) 36 checksum(4)
  */
 void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
 {
@@ -163,7 +163,8 @@ void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
     tofu_wire_put(p + 8, address->vcq_id, 8);
     tofu_wire_put(p + 16, address->geometry.small_count, 4);
     tofu_wire_put(p + 20, address->geometry.large_count, 4);
-    tofu_wire_put(p + 24, address->geometry.large_size, 4);
+    tofu_wire_put(p + 24, address->geometry.large_size, 3);
+    tofu_wire_put(p + 27, address->geometry.large_lead, 1);
     tofu_wire_put(p + 28, address->geometry.seg_size, 4);
     tofu_wire_put(p + 32, address->incarnation, 4);
     tofu_wire_put(p + 36, tofu_wire_checksum(p, 36), 4);
@@ -201,7 +202,8 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
     a.vcq_id      = tofu_wire_get(p + 8, 8);
     a.geometry.small_count = (uint32_t)tofu_wire_get(p + 16, 4);
     a.geometry.large_count = (uint32_t)tofu_wire_get(p + 20, 4);
-    a.geometry.large_size = (uint32_t)tofu_wire_get(p + 24, 4);
+    a.geometry.large_size = (uint32_t)tofu_wire_get(p + 24, 3);
+    a.geometry.large_lead = (uint32_t)tofu_wire_get(p + 27, 1);
     a.geometry.seg_size = (uint32_t)tofu_wire_get(p + 28, 4);
     a.incarnation = (uint32_t)tofu_wire_get(p + 32, 4);
     *address_p    = a;

@@ -45,7 +45,7 @@ def test_am_seg_size(program):
 
 @pytest.mark.parametrize(
     ("headroom", "alignment", "offset", "offered"),
-    [(0, 1, 0, 1), (80, 8, 0, 1), (500, 64, 48, 1), (80, 64, 0, 0)],
+    [(0, 1, 0, 1), (80, 8, 0, 1), (500, 64, 48, 1), (80, 64, 0, 1), (80, 512, 8, 0)],
 )
 def test_am_kept(program, headroom, alignment, offset, offered):
     """Messages that the callback keeps, and those that it can't have aligned."""

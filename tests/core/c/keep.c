@@ -345,8 +345,9 @@ static void alignment(struct ctx *ctx)
     static const struct {
         size_t   align, offset, headroom;
         unsigned offers;
-    } cases[] = {{16, 0, 0, 50},  {64, 48, 500, 50}, {64, 0, 100, 0},
-                 {8, 3, 17, 0},   {1, 0, 4096, 50},  {256, 240, 8, 50}};
+    } cases[] = {{16, 0, 0, 50},  {64, 48, 500, 50}, {64, 0, 100, 50},
+                 {8, 3, 17, 0},  {1, 0, 4096, 50},  {256, 240, 8, 50},
+                 {256, 8, 500, 50}, {256, 40, 0, 50}, {512, 8, 0, 0},  {4096, 3, 100, 0}};
     tofu_iface_config_t config;
     unsigned            c, i;
 
