@@ -85,9 +85,9 @@ static inline void tofu_loan_consume(tofu_loan_t *loan, unsigned cls)
 }
 
 /* Call the handler, then give the slot back. */
-static inline void tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender,
-                                   unsigned cls, unsigned id, uint32_t slot,
-                                   void *data, size_t length)
+static TOFU_ALWAYS_INLINE void
+tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
+                unsigned id, uint32_t slot, void *data, size_t length)
 {
     tofu_loan_t *loan = lender->loan;
     unsigned    flags = 0;
@@ -194,8 +194,8 @@ tofu_am_arrived_large(tofu_iface_t *iface,
 
 /* -------------------------------------------------- messages without a notice */
 
-static inline void tofu_am_take_polled(tofu_iface_t *iface,
-                                       tofu_lender_t *lender, uint64_t tail)
+static TOFU_ALWAYS_INLINE void
+tofu_am_take_polled(tofu_iface_t *iface, tofu_lender_t *lender, uint64_t tail)
 {
     tofu_loan_t *loan  = &lender->loan[TOFU_AM_SMALL];
     unsigned    id     = (unsigned)(tail >> TOFU_TAIL_ID_SHIFT) & 0x1f;
