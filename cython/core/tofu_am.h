@@ -100,10 +100,12 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 /* Each look at the MRQ makes the sender's store of a notice, and all its stores behind
  * it, take longer.  So when large messages come within so many calls of each other, and
  * none is sent, up to so many looks in vain are kept so many times further apart (about
- * 1 us): more than one message is found then. */
+ * 1 us): more than one message is found then.  Messages without a notice are smaller, and
+ * so is the time (about 0.1 us). */
 #define TOFU_STREAM_CALLS     32u
 #define TOFU_STREAM_LOOKS     2u
 #define TOFU_STREAM_APART     48u
+#define TOFU_STREAM_POLLED    10u
 /* A permit is asked back, with the next credit, when so many other messages in a row
  * came; the sender looks at that with the credit.  So a turn can't come round while an
  * old tail stands in a slot: the slot's next message rewrites or clears it, after less

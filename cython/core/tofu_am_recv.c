@@ -149,6 +149,19 @@ void TOFU_NOINLINE tofu_am_skip(tofu_lender_t *lender, unsigned cls)
     }
 }
 
+/* A message came: is it one of a stream, in which nothing is sent? */
+static inline void tofu_am_stream(tofu_iface_t *iface, unsigned apart)
+{
+    iface->stream_looks = ((iface->stats.am_tx == iface->stream_tx) &&
+                           (iface->calls - iface->stream_call <=
+                            TOFU_STREAM_CALLS)) ?
+                                  TOFU_STREAM_LOOKS :
+                                  0;
+    iface->stream_apart = apart;
+    iface->stream_tx    = iface->stats.am_tx;
+    iface->stream_call  = iface->calls;
+}
+
 static TOFU_NOINLINE void
 tofu_am_arrived_large(tofu_iface_t *iface,
                       const struct utofu_mrq_notice *notice)
@@ -181,13 +194,7 @@ tofu_am_arrived_large(tofu_iface_t *iface,
         tofu_am_skip(lender, TOFU_AM_LARGE);
         return;
     }
-    iface->stream_looks = ((iface->stats.am_tx == iface->stream_tx) &&
-                           (iface->calls - iface->stream_call <=
-                            TOFU_STREAM_CALLS)) ?
-                                  TOFU_STREAM_LOOKS :
-                                  0;
-    iface->stream_tx    = iface->stats.am_tx;
-    iface->stream_call  = iface->calls;
+    tofu_am_stream(iface, TOFU_STREAM_APART);
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
                     base + sizeof(*header), length);
 }
@@ -251,6 +258,7 @@ unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
     tofu_am_t *am   = iface->am;
     unsigned  count = 0, n = 0;
 
+    tofu_am_stream(iface, TOFU_STREAM_POLLED);
     for (;;) {
         tofu_am_take_polled(iface, am->polled[i], tail);
         ++count;

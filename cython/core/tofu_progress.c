@@ -250,13 +250,13 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
                                     code == UTOFU_ERR_NOT_FOUND);
 }
 
-/* Nothing came, of a stream of large messages: leave its sender alone for a while. */
+/* Nothing came, of a stream of messages: leave its sender alone for a while. */
 static TOFU_NOINLINE void tofu_iface_look_later(tofu_iface_t *iface)
 {
     unsigned i;
 
     --iface->stream_looks;
-    for (i = 0; i < TOFU_STREAM_APART; ++i) {
+    for (i = 0; i < iface->stream_apart; ++i) {
         tofu_take_time();
     }
 }
@@ -301,6 +301,8 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
 
     if (tofu_am_polled_ready(iface, &i, &tail)) {
         polled = tofu_am_polled(iface, i, tail);
+    } else if (TOFU_UNLIKELY(iface->stream_looks > 0)) {
+        tofu_iface_look_later(iface);
     } else if (iface->polled_empty < TOFU_POLLED_EAGER) {
         ++iface->polled_empty;
         polled = tofu_am_polled_again(iface);
