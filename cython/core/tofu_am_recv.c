@@ -149,16 +149,18 @@ void TOFU_NOINLINE tofu_am_skip(tofu_lender_t *lender, unsigned cls)
     }
 }
 
-/* A message came: is it one of a stream, in which nothing is sent? */
+/* A message came: is it one of a stream, in which nothing is sent but credit? */
 static inline void tofu_am_stream(tofu_iface_t *iface, unsigned apart)
 {
-    iface->stream_looks = ((iface->stats.am_tx == iface->stream_tx) &&
+    uint64_t sent = iface->posts - iface->stats.credit_tx;
+
+    iface->stream_looks = ((sent == iface->stream_sent) &&
                            (iface->calls - iface->stream_call <=
                             TOFU_STREAM_CALLS)) ?
                                   TOFU_STREAM_LOOKS :
                                   0;
     iface->stream_apart = apart;
-    iface->stream_tx    = iface->stats.am_tx;
+    iface->stream_sent  = sent;
     iface->stream_call  = iface->calls;
 }
 

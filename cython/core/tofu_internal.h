@@ -324,7 +324,7 @@ struct tofu_iface {
     uint32_t              polled_empty; /* calls since they had a message */
     uint32_t              stream_looks; /* that are to be kept apart further */
     uint32_t              stream_apart; /* how much */
-    uint64_t              stream_tx;   /* stats.am_tx and ... */
+    uint64_t              stream_sent; /* posts that were no credit, and ... */
     uint64_t              stream_call; /* ... calls, at the last message of a stream */
     struct tofu_functions fn;
     tofu_peer_t           *last_line;  /* of the last local notice */
