@@ -257,10 +257,10 @@ void tofu_iface_delist(tofu_iface_t *iface)
 /*
  * Where in a page of 4 KiB a bounce buffer starts; its payload is 16 bytes behind, at a
  * multiple of 64: copies between addresses that are not aligned alike take up to twice
- * as long.  Loads
- * that follow stores at the same offset in another page wait for them: on AMD memcpy (by
- * `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users start with a page,
- * or little behind (malloc's 16 bytes, headers): half a page away is far from them.
+ * as long.  Loads that follow stores at the same offset in another page wait for them: on
+ * AMD memcpy (by `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users
+ * start with a page, or little behind (malloc's 16 bytes, headers): half a page away is far
+ * from them.
  */
 #define TOFU_BOUNCE_PAGE   4096u
 #define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 64 - TOFU_BOUNCE_PAYLOAD)
