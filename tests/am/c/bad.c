@@ -546,6 +546,7 @@ static void addresses(struct ctx *ctx)
         {"one small slot", 16, 4, 1, "can't be"},
         {"no large slot", 20, 4, 0, "can't be"},
         {"large slots too small", 24, 4, 64, "can't be"},
+        {"a lead over the end of its slot", 27, 1, 255, "can't be"},
         {"shorter messages", 28, 4, 100, "am_seg_size"},
         {"a port that can't be", 7, 1, 64, "port 64"},
         {"no VCQ ID", 8, 8, 0xffffffff, "no VCQ ID"},
