@@ -228,8 +228,9 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     }
     r = &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE];
     if (emu_unlikely((r->tag != high) || (atomic_load_explicit(r->seq_p, memory_order_acquire) != r->seq) ||
-                     (to - r->wbegin >= r->wspan) || (length > r->wspan - (to - r->wbegin)) || (vcq->toq_left == 0))) {
-        goto general;
+                     (to - r->wbegin >= r->wspan) || (length > r->wspan - (to - r->wbegin)) || (vcq->toq_left == 0) ||
+                     ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (peer->tx.lane == NULL)))) {
+        goto general; /* before anything is stored: who polls the memory would see it twice */
     }
     src = (const char *)(uintptr_t)(l->addr + (from - l->begin));
     dst = (char *)r->base + to;
@@ -238,9 +239,9 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
     if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
-        emu_unlikely((peer->tx.lane == NULL) || (emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0,
-                                                              rmt_stadd + length) != UTOFU_SUCCESS))) {
-        goto general; /* puts once more, which nobody can tell yet */
+        emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+                     UTOFU_SUCCESS)) {
+        goto general; /* the target's MRQ overflowed, which is its end */
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * emu_lanes.c - an MRQ stops looking at senders that were silent for long, and hears
- * them again; and it has thousands of senders.
+ * them again; it has thousands of senders; and the first notice of each, for which there
+ * is no lane yet, is that of a put that stores once.
  */
 #include "harness.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -127,6 +129,58 @@ CONF_TEST("lanes", test_emu_lanes_thousands, 16, "thousands of VCQs send their f
         conf_barrier();
         for (unsigned i = 0; (conf_rank > 0) && (i < MANY); i++) {
             conf_vcq_close(&mine[i]);
+        }
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
+
+/* Rank 1 takes the data away as soon as it sees the last word, before the notice: whoever
+ * stores again brings it back.  Every round has a new sender, so no lane. */
+CONF_TEST("lanes", first_notice_stores_once, 2, "a put with a notice stores its data once, the first one of a VCQ, too")
+{
+    enum { ROUNDS = 60, BYTES = 4096 };
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq, mine;
+    struct conf_mem         mem;
+    utofu_stadd_t           stadds[2], source;
+    _Atomic uint64_t       *last;
+    double                  end;
+
+    conf_timeout(60);
+    conf_pin();
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, BYTES);
+    memset(mem.addr, (conf_rank == 0) ? 0x5a : 0, BYTES);
+    last = (_Atomic uint64_t *)(void *)((char *)mem.addr + BYTES - 8);
+    conf_reg_all(&vcq, mem.addr, BYTES, stadds);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        conf_barrier();
+        if (conf_rank == 0) {
+            conf_vcq_create(&mine, round % 6, 0);
+            mine.peer[1] = vcq.peer[1];
+            CONF_OK(utofu_reg_mem(mine.hdl, mem.addr, BYTES, 0, &source));
+            /* so that VCQ and memory of rank 1 are known, and only the lane is not */
+            CONF_POST(mine.hdl, utofu_put(mine.hdl, vcq.peer[1], source, stadds[1], 8, 0, CONF_STRONG, NULL));
+            CONF_POST(mine.hdl, utofu_put(mine.hdl, vcq.peer[1], source, stadds[1], BYTES, 1, CONF_RMRQ | CONF_STRONG,
+                                          NULL));
+        } else {
+            end = conf_now() + CONF_WAIT;
+            while (atomic_load_explicit(last, memory_order_acquire) == 0) {
+                CONF_CHECK(conf_now() < end, "no data in round %u", round);
+            }
+            atomic_store(last, 0);
+            while (utofu_poll_mrq(vcq.hdl, 0, &notice) != UTOFU_SUCCESS) {
+                CONF_CHECK(conf_now() < end, "no notice in round %u", round);
+            }
+            CONF_CHECK(atomic_load(last) == 0, "round %u: the data came twice", round);
+        }
+        conf_barrier();
+        if (conf_rank == 0) {
+            CONF_OK(utofu_dereg_mem(mine.hdl, source, 0));
+            conf_vcq_close(&mine);
         }
     }
     conf_barrier();
