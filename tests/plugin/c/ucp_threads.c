@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include <signal.h>
+#include <stdatomic.h>
 
 #define THREADS 2
 #define WINDOW  8
@@ -27,6 +28,7 @@ static const size_t sizes[] = {0, 8, 33, 1000, 8192, 8193, 40000, 300001};
 
 static ucp_context_h context;
 static int shared_worker, first;
+static atomic_uint finished; /* threads of this process that need no endpoint */
 
 struct thread {
     pthread_t    thread;
@@ -48,6 +50,23 @@ static void meet(struct thread *thread)
 
     send_all(thread->fd, &byte, 1);
     while (recv(thread->fd, &byte, 1, MSG_DONTWAIT) != 1) {
+        ucp_worker_progress(thread->worker);
+        CHECK(now() < end);
+    }
+}
+
+/*
+ * Meet all threads of both processes.  On one worker, UCP connects the endpoints of
+ * two workers in the order in which they were made, so this thread's endpoint may be
+ * the other end of any thread's; it is open until all of them are finished.
+ */
+static void meet_all(struct thread *thread)
+{
+    double end = now() + PATIENCE;
+
+    meet(thread);
+    atomic_fetch_add(&finished, 1);
+    while (atomic_load(&finished) < THREADS) {
         ucp_worker_progress(thread->worker);
         CHECK(now() < end);
     }
@@ -199,7 +218,7 @@ static void *thread_main(void *arg)
     one_sided(thread);
     add(thread);
 
-    meet(thread);
+    meet_all(thread);
     ucp_rkey_destroy(thread->rkey);
     ucp_rkey_destroy(thread->counter_rkey);
     CHECK_STATUS(ep_close(thread->worker, thread->ep, 0));
