@@ -12,6 +12,9 @@
  * stream:            per put, <window> in flight on each of <tnis> VCQs, which are
  *                    of one TNI each and go to the targets in turn.
  * barrier:           of two, from its start to its end.
+ * bare:              half a round trip without the library, as its peer: each side
+ *                    waits for <size> ns after it has seen the other's word, and
+ *                    stores.
  * An operation that the library does not support ends the kernel with code 77.
  *
  * Usage: timed_utofu <cpu0> <cpu1> <size> <iterations> <test> <tnis> <window>
@@ -19,6 +22,8 @@
  */
 #define _GNU_SOURCE
 #include "utofu_common.h"
+
+#include <stdatomic.h>
 
 #define MAX_TARGETS 6
 #define MAX_TNIS    6
@@ -35,6 +40,7 @@ static size_t           size, offset, gap;
 static long             iterations, warmup;
 static uint8_t          *memory, *out;
 static double           *times;
+static _Atomic uint64_t *bare_words; /* of both processes */
 
 static void check_supported(int ret)
 {
@@ -111,6 +117,38 @@ static void pingpong(enum perf_how how, int by_notice)
     }
     while (in_flight) {
         in_flight -= perf_drain_tcq(vcqs[0]);
+    }
+    if (rank == 0) {
+        print_times(0.5);
+    }
+}
+
+/* What the host does to any loop that waits for a time and stores. */
+static void bare(void)
+{
+    _Atomic uint64_t *mine_out = bare_words + (8 * 32 * rank); /* lines of their own */
+    _Atomic uint64_t *mine_in  = bare_words + (8 * 32 * !rank);
+    double           now, last = perf_now();
+
+    for (long i = -warmup; i < iterations; ++i) {
+        uint64_t word = (uint64_t)(i + warmup + 1);
+
+        if (rank == 1) {
+            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
+            }
+        }
+        for (now = perf_now(); perf_now() < now + (size * 1e-9);) {
+        }
+        atomic_store_explicit(mine_out, word, memory_order_release);
+        if (rank == 0) {
+            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
+            }
+            now = perf_now();
+            if (i >= 0) {
+                times[i] = now - last;
+            }
+            last = now;
+        }
     }
     if (rank == 0) {
         print_times(0.5);
@@ -296,8 +334,11 @@ int main(int argc, char **argv)
     warmup      = iterations / 10 + 2;
     PERF_CHECK((size >= 8) && (iterations > 0) && (num_tnis >= 1) &&
                (num_tnis <= MAX_TNIS) && (window >= 1), "arguments out of range");
-    times = calloc(iterations, sizeof(*times));
+    times = malloc(iterations * sizeof(*times));
     PERF_CHECK(times != NULL, "no memory");
+    bare_words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                      -1, 0);
+    PERF_CHECK(bare_words != MAP_FAILED, "no memory");
     for (i = 0; (i < num_targets) && !rank; ++i) {
         perf_pair_start(&pairs[i], atoi(argv[1]), atoi(argv[2]));
         if (pairs[i].rank == 1) {
@@ -306,6 +347,9 @@ int main(int argc, char **argv)
             coords   = argv[10 + i];
             num_tnis = 1;
         }
+    }
+    for (long n = 0; n < iterations; ++n) {
+        times[n] = -1; /* a page that came while times are taken would take 2 us */
     }
     setenv("UTOFU_EMU_COORDS", coords, 1); /* the library is called from here on */
     meet();
@@ -318,6 +362,8 @@ int main(int argc, char **argv)
         round_trips(!strcmp(test, "get"));
     } else if (!strcmp(test, "barrier")) {
         barriers();
+    } else if (!strcmp(test, "bare")) {
+        bare();
     } else {
         PERF_CHECK(!strcmp(test, "stream"), "unknown test: %s", test);
         if (rank == 0) {

@@ -178,6 +178,16 @@ def test_timing_lines_are_measured(processes, tmp_path, only, count):
     assert ("DOES NOT HOLD" in output) == (code == 1), output
 
 
+@needs_two_cpus
+def test_timing_peer_waits_and_stores(processes, tmp_path):
+    """The peer of the timed mode's lines is never faster than what it waits for."""
+    code, output, data = run_script(processes, tmp_path, "timing_table.py", "no library")
+    (item,) = data["results"]
+    assert code == 0 and not item["judged"]
+    assert 1000 < item["median_ns"] <= item["p99_ns"]
+    assert f"p99 {item['p99_ns'] - item['median_ns']:+.0f}: the host's" in output
+
+
 def test_timing_verdicts(perf_module, capsys):
     table = perf_module("timing_table")
 
