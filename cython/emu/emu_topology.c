@@ -8,14 +8,11 @@
  */
 #include "emu_internal.h"
 
-#include <errno.h>
+#include "tofu_place.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DIM_A 2
-#define DIM_B 3
-#define DIM_C 2
 
 /* VCQ ID: tag(16) X(8) Y(8) Z(8) A(1) B(2) C(1) TNI(3) CQ(4) CMP(3) 0(6) path A(1) B(2) C(1) */
 #define ID_TAG   0x7554ull
@@ -38,7 +35,7 @@ uint64_t emu_coords_key(const uint8_t c[6])
 
 bool emu_path_valid(const uint8_t p[3])
 {
-    return (p[0] < DIM_A) && (p[1] < DIM_B) && (p[2] < DIM_C);
+    return (p[0] < TOFU_DIM_A) && (p[1] < TOFU_DIM_B) && (p[2] < TOFU_DIM_C);
 }
 
 bool emu_coords_valid(const uint8_t c[6])
@@ -81,92 +78,32 @@ bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
     return emu_coords_valid(n->coords) && emu_path_valid(n->path) && (n->tni < EMU_NUM_TNIS) && (n->cq < EMU_NUM_CQS);
 }
 
-/* "v,v,..." of n numbers up to max; complains and returns false otherwise */
-static bool parse_list(const char *name, const char *text, unsigned n, const unsigned *max, uint8_t *out)
-{
-    const char *p = text;
-
-    for (unsigned i = 0; i < n; i++) {
-        char *end;
-        errno           = 0;
-        unsigned long v = strtoul(p, &end, 10);
-        if ((end == p) || errno || (v > max[i]) || (*end != ((i + 1 < n) ? ',' : '\0'))) {
-            emu_message("%s=\"%s\" is not a list of %u numbers in range; ignored", name, text, n);
-            return false;
-        }
-        out[i] = (uint8_t)v;
-        p      = end + 1;
-    }
-    return true;
-}
-
-static bool env_number(const char *name, unsigned long *v_p)
-{
-    const char   *s = getenv(name);
-    char         *end;
-    unsigned long v;
-
-    if ((s == NULL) || (*s == '\0')) {
-        return false;
-    }
-    errno = 0;
-    v     = strtoul(s, &end, 10);
-    if (errno || (*end != '\0') || (*s == '-')) {
-        return false;
-    }
-    *v_p = v;
-    return true;
-}
-
 int emu_topology_init(uint32_t slot, uint8_t coords[6])
 {
-    static const char *const rank_vars[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
-    static const unsigned    shape_max[] = {255, 255, 255};
-    const char              *s;
-    unsigned long            node = slot, ppn = 1;
-    uint8_t                  shape[3];
+    unsigned long node = slot;
+    const char   *s    = getenv("UTOFU_EMU_COORDS");
 
-    s = getenv("UTOFU_EMU_SHAPE");
-    if ((s != NULL) && parse_list("UTOFU_EMU_SHAPE", s, 3, shape_max, shape)) {
-        if (shape[0] && shape[1] && shape[2]) {
-            memcpy(emu_shape, shape, sizeof(shape));
-        } else {
-            emu_message("UTOFU_EMU_SHAPE=\"%s\" has a zero; ignored", s);
-        }
+    if (!tofu_place_shape(emu_shape)) {
+        emu_message("UTOFU_EMU_SHAPE=\"%s\" is not a list of 3 numbers in range, none of them 0; ignored",
+                    getenv("UTOFU_EMU_SHAPE"));
     }
-
-    s = getenv("UTOFU_EMU_COORDS");
     if (s != NULL) {
-        const unsigned max[] = {emu_shape[0] - 1u, emu_shape[1] - 1u, emu_shape[2] - 1u, DIM_A - 1, DIM_B - 1, DIM_C - 1};
-        if (parse_list("UTOFU_EMU_COORDS", s, 6, max, coords)) {
+        const unsigned max[] = {emu_shape[0] - 1u, emu_shape[1] - 1u, emu_shape[2] - 1u,
+                                TOFU_DIM_A - 1,    TOFU_DIM_B - 1,    TOFU_DIM_C - 1};
+        if (tofu_parse_list(s, 6, max, coords)) {
             return UTOFU_SUCCESS;
         }
+        emu_message("UTOFU_EMU_COORDS=\"%s\" is not a list of 6 numbers in range; ignored", s);
     }
-
-    if (env_number("UTOFU_EMU_PPN", &ppn) && (ppn == 0)) {
-        ppn = 1;
+    if (!tofu_env_number("UTOFU_EMU_NODE", &node)) {
+        tofu_place_rank(&node);
+        node /= tofu_place_ppn();
     }
-    if (!env_number("UTOFU_EMU_NODE", &node)) {
-        for (unsigned i = 0; i < sizeof(rank_vars) / sizeof(rank_vars[0]); i++) {
-            if (env_number(rank_vars[i], &node)) {
-                break;
-            }
-        }
-        node /= ppn;
-    }
-
-    unsigned long xyz = node / (DIM_A * DIM_B * DIM_C), abc = node % (DIM_A * DIM_B * DIM_C);
-    if (xyz >= (unsigned long)emu_shape[0] * emu_shape[1] * emu_shape[2]) {
+    if (!tofu_place_coords(node, emu_shape, coords)) {
         emu_message("node %lu is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE)", node, emu_shape[0],
                     emu_shape[1], emu_shape[2]);
         return UTOFU_ERR_INVALID_COORDS;
     }
-    coords[0] = (uint8_t)(xyz % emu_shape[0]);
-    coords[1] = (uint8_t)(xyz / emu_shape[0] % emu_shape[1]);
-    coords[2] = (uint8_t)(xyz / emu_shape[0] / emu_shape[1]);
-    coords[3] = (uint8_t)(abc / (DIM_B * DIM_C));
-    coords[4] = (uint8_t)(abc / DIM_C % DIM_B);
-    coords[5] = (uint8_t)(abc % DIM_C);
     return UTOFU_SUCCESS;
 }
 

@@ -8,11 +8,12 @@
  * MPI library, and this one is not used.
  *
  * The questions are local on the machine: any process may ask for any rank at any
- * time.  So all coordinates are gathered when MPI starts.  The definitions of
- * MPI_Init and MPI_Init_thread below are weak: those of the program itself win,
- * else they come before the MPI library's, which they call by its profiling names.
- * When MPI was started by other means, all processes must make their first call
- * of these functions together.
+ * time.  So all coordinates are gathered when MPI starts, where a file that includes
+ * this calls MPI_Init or MPI_Init_thread (GCC; a program may define these functions
+ * itself, as profilers do, and is then let be).  Else they follow from the ranks, as
+ * the emulator places processes by them.  Only when it does not (UTOFU_EMU_COORDS,
+ * UTOFU_EMU_NODE, a launcher that names no ranks), all processes must make their first
+ * call of these functions together.
  *
  * The logical coordinates count nodes in the order of their lowest rank, X first.
  * UTOFU_EMU_NODE_SHAPE=X[,Y[,Z]] is the shape that a job script would ask for;
@@ -31,7 +32,10 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utofu.h>
+
+#include "tofu_place.h"
 
 #define FJMPI_SUCCESS MPI_SUCCESS
 
@@ -102,31 +106,40 @@ FJMPI_EMU_STATIC int fjmpi_emu_shape(int nodes, int shape[3])
     return 0;
 }
 
-FJMPI_EMU_STATIC int fjmpi_emu_setup(void)
+/* Are all processes where their ranks put them?  This one is, and nothing says that
+ * others are not. */
+FJMPI_EMU_STATIC int fjmpi_emu_by_rank(uint8_t shape[3], unsigned long *ppn_p)
+{
+    uint8_t       mine[6], rule[6];
+    unsigned long rank;
+    int           world;
+
+    PMPI_Comm_rank(MPI_COMM_WORLD, &world);
+    tofu_place_shape(shape);
+    *ppn_p = tofu_place_ppn();
+    return (getenv("UTOFU_EMU_COORDS") == NULL) && (getenv("UTOFU_EMU_NODE") == NULL) && tofu_place_rank(&rank) &&
+           (rank == (unsigned long)world) && tofu_place_coords(rank / *ppn_p, shape, rule) &&
+           (utofu_query_my_coords(mine) == UTOFU_SUCCESS) && (memcmp(mine, rule, sizeof(mine)) == 0);
+}
+
+/* Keep the coordinates of all processes: 6 numbers each, and the code of the query. */
+FJMPI_EMU_STATIC int fjmpi_emu_keep(const int *got, int size)
 {
     struct fjmpi_emu_state   *s = &fjmpi_emu_state;
     struct fjmpi_emu_process *all;
-    uint8_t                   mine[6] = {0, 0, 0, 0, 0, 0};
-    int                       send[7], *got, size, nodes = 0, bad = 0, i, j, k;
+    int                       nodes = 0, i, j, k;
 
-    if (s->size != 0) {
-        return FJMPI_SUCCESS;
-    }
-    PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    got = (int *)malloc((size_t)size * sizeof(send));
     all = (struct fjmpi_emu_process *)malloc((size_t)size * sizeof(*all));
-    if ((got == NULL) || (all == NULL)) {
+    if (all == NULL) {
         fprintf(stderr, "mpi-ext.h: out of memory\n");
         PMPI_Abort(MPI_COMM_WORLD, 1);
         abort();
     }
-    send[6] = utofu_query_my_coords(mine);
-    for (i = 0; i < 6; i++) {
-        send[i] = mine[i];
-    }
-    PMPI_Allgather(send, 7, MPI_INT, got, 7, MPI_INT, MPI_COMM_WORLD);
     for (i = 0; i < size; i++) {
-        bad |= (got[7 * i + 6] != UTOFU_SUCCESS);
+        if (got[7 * i + 6] != UTOFU_SUCCESS) {
+            free(all);
+            return FJMPI_ERR_TOPOLOGY_INVALID_COMM;
+        }
         all[i].node = -1;
         for (k = 0; k < 6; k++) {
             all[i].tofu[k] = got[7 * i + k];
@@ -134,7 +147,7 @@ FJMPI_EMU_STATIC int fjmpi_emu_setup(void)
                 s->lowest[k] = all[i].tofu[k];
             }
         }
-        for (j = 0; (j < i) && (all[i].node < 0); j++) {
+        for (j = i - 1; (j >= 0) && (all[i].node < 0); j--) { /* most often the one before it */
             for (k = 0; (k < 6) && (all[j].tofu[k] == all[i].tofu[k]); k++) {
             }
             if (k == 6) {
@@ -144,11 +157,6 @@ FJMPI_EMU_STATIC int fjmpi_emu_setup(void)
         if (all[i].node < 0) {
             all[i].node = nodes++;
         }
-    }
-    free(got);
-    if (bad) {
-        free(all);
-        return FJMPI_ERR_TOPOLOGY_INVALID_COMM;
     }
     s->shape[0] = s->shape[1] = s->shape[2] = 0;
     s->dimension = fjmpi_emu_shape(nodes, s->shape);
@@ -162,25 +170,73 @@ FJMPI_EMU_STATIC int fjmpi_emu_setup(void)
     return FJMPI_SUCCESS;
 }
 
-FJMPI_EMU_WEAK int MPI_Init(int *argc, char ***argv)
+/* Learn all coordinates; `together`: all processes call it.  Not static, because C lets
+ * no inline function that is not static call one that is. */
+FJMPI_EMU_WEAK int fjmpi_emu_learn(int together)
+{
+    uint8_t       mine[6] = {0, 0, 0, 0, 0, 0}, shape[3], c[6] = {0, 0, 0, 0, 0, 0};
+    int           send[7], *got, size, code, i, k;
+    unsigned long ppn;
+
+    if (fjmpi_emu_state.size != 0) {
+        return FJMPI_SUCCESS;
+    }
+    PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    got = (int *)malloc((size_t)size * sizeof(send));
+    if (got == NULL) {
+        fprintf(stderr, "mpi-ext.h: out of memory\n");
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+        abort();
+    }
+    if (!together && fjmpi_emu_by_rank(shape, &ppn)) {
+        for (i = 0; i < size; i++) {
+            got[7 * i + 6] = tofu_place_coords((unsigned long)i / ppn, shape, c) ? UTOFU_SUCCESS :
+                                                                                   UTOFU_ERR_INVALID_COORDS;
+            for (k = 0; k < 6; k++) {
+                got[7 * i + k] = c[k];
+            }
+        }
+    } else {
+        send[6] = utofu_query_my_coords(mine);
+        for (k = 0; k < 6; k++) {
+            send[k] = mine[k];
+        }
+        PMPI_Allgather(send, 7, MPI_INT, got, 7, MPI_INT, MPI_COMM_WORLD);
+    }
+    code = fjmpi_emu_keep(got, size);
+    free(got);
+    return code;
+}
+
+FJMPI_EMU_STATIC int fjmpi_emu_setup(void)
+{
+    return fjmpi_emu_learn(0);
+}
+
+/* A definition that is only inlined, and gives way to one of the program's own in the
+ * same file, which is GCC's way only. */
+#if defined(__GNUC__) && !defined(__clang__)
+extern __inline__ __attribute__((gnu_inline, always_inline)) int MPI_Init(int *argc, char ***argv)
 {
     int code = PMPI_Init(argc, argv);
 
     if (code == MPI_SUCCESS) {
-        fjmpi_emu_setup();
+        fjmpi_emu_learn(1);
     }
     return code;
 }
 
-FJMPI_EMU_WEAK int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+extern __inline__ __attribute__((gnu_inline, always_inline)) int MPI_Init_thread(int *argc, char ***argv, int required,
+                                                                             int *provided)
 {
     int code = PMPI_Init_thread(argc, argv, required, provided);
 
     if (code == MPI_SUCCESS) {
-        fjmpi_emu_setup();
+        fjmpi_emu_learn(1);
     }
     return code;
 }
+#endif
 
 /* The coordinates of a process of MPI_COMM_WORLD in one of the views; returns how many */
 FJMPI_EMU_STATIC int fjmpi_emu_coords(int world, int view, int out[6])

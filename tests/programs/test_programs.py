@@ -127,6 +127,21 @@ def test_mpi_ext(language, mpicc, mpiexec, uct_tofu_flags):
         assert "is not a shape" in output
 
 
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_mpi_ext_beside_a_definition_of_mpi_init(language, mpicc, mpiexec, uct_tofu_flags):
+    """mpi-ext.h lets a program define MPI_Init, and needs no help of other ranks then."""
+    if language == "c++" and shutil.which("g++") is None:
+        pytest.skip("no g++ is installed")
+    program = mpicc("own_init", language, uct_tofu_flags("--mpi-ext"))
+    output = mpiexec(4, program, UTOFU_EMU_PPN="2", UTOFU_EMU_SHAPE="1,1,2")
+    assert re.findall(r"rank (\d) is on node (\d) at (\S+)", output) == [
+        ("0", "0", "0,0,0,0,0,0"),
+        ("1", "0", "0,0,0,0,0,0"),
+        ("2", "1", "0,0,0,0,0,1"),
+        ("3", "1", "0,0,0,0,0,1"),
+    ]
+
+
 def test_mpi_ext_by_pkg_config(mpicc, mpiexec, lib_dir):
     """pkg-config knows the header's folder by a name of its own."""
     if shutil.which("pkg-config") is None:
