@@ -18,14 +18,18 @@ static void tofu_lane_abandon(const tofu_iface_t *lane, const tofu_ep_t *ep)
             tofu_op_t         *op   = &chunk->op[i];
             tofu_completion_t *comp = op->comp;
 
-            if (!op->in_use || (op->ep != ep) || (comp == NULL)) {
+            if (!op->in_use || (op->ep != ep)) {
                 continue;
             }
-            op->comp = NULL;
-            if (op->status == TOFU_OK) {
+            if ((op->status == TOFU_OK) &&
+                ((comp != NULL) || (op->kind == TOFU_OP_GET_BCOPY) ||
+                 (op->kind == TOFU_OP_ATOMIC))) {
                 op->status = TOFU_ERR_CANCELED; /* and no data for the user */
             }
-            tofu_completion_update(comp, (tofu_status_t)op->status);
+            if (comp != NULL) {
+                op->comp = NULL;
+                tofu_completion_update(comp, (tofu_status_t)op->status);
+            }
         }
     }
 }

@@ -309,6 +309,7 @@ struct tofu_lender {
     uint64_t       report_ms;  /* it was told what was consumed */
     uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
+    uint32_t       retold;     /* posts to it that were lost, since it was heard */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
     tofu_link_t    due;        /* in am->due: must be told what was consumed;
@@ -405,11 +406,14 @@ void tofu_am_check_claims(tofu_am_t *am, int mrq_empty);
 unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty);
 /* mrq_empty: as above, in the same call of progress. */
 void tofu_am_tick(tofu_iface_t *iface, int mrq_empty);
-/* The peer is gone: what it lent, and what it was lent. */
-void tofu_am_peer_gone(tofu_peer_t *peer);
+/* No message can go to the peer any more, and, when it is known to be gone
+ * (ENDPOINT_TIMEOUT), it sends none. */
+void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status);
 /* Only the latter: it posts nothing any more.  What it posted before is still
  * delivered: its slots are taken back when the MRQ was read to the end. */
 void tofu_am_borrower_gone(tofu_peer_t *peer);
+/* A post to it was lost, and it may live: it must be told its credit again. */
+void tofu_am_borrower_retell(tofu_peer_t *peer);
 /* Take back what a sender was lent. */
 void tofu_lender_reclaim(tofu_lender_t *lender);
 /* While others wait for slots: after a credit report, in the tick, and in the calls

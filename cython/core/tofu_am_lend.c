@@ -477,9 +477,31 @@ void tofu_am_borrower_gone(tofu_peer_t *peer)
     }
 }
 
-void tofu_am_peer_gone(tofu_peer_t *peer)
+#define TOFU_RETELL_MAX 8u
+
+void tofu_am_borrower_retell(tofu_peer_t *peer)
 {
-    tofu_am_borrower_gone(peer);
+    tofu_am_t     *am     = peer->iface->am;
+    tofu_lender_t *lender = peer->lender;
+
+    if ((am == NULL) || (lender == NULL) || lender->gone || lender->dead) {
+        return;
+    }
+    if (++lender->retold > TOFU_RETELL_MAX) {
+        tofu_am_borrower_gone(peer); /* nothing reaches it */
+    } else if (tofu_list_empty(&lender->due)) {
+        tofu_list_add(&am->due, &lender->due);
+        am->iface->work |= TOFU_WORK_AM;
+    }
+}
+
+void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status)
+{
+    /* A failure of our own says nothing about what the peer still writes: its slots can
+     * be lent again when it is known to be gone, as probes tell. */
+    if (status == TOFU_ERR_ENDPOINT_TIMEOUT) {
+        tofu_am_borrower_gone(peer);
+    }
     if (peer->chan != NULL) {
         tofu_chan_reset(peer->chan);
     }

@@ -150,6 +150,7 @@ void tofu_am_probe_silent(tofu_am_t *am)
     arrived = tofu_lender_arrived(lender);
     if (arrived != lender->heard) {
         lender->heard    = arrived;
+        lender->retold   = 0;
         lender->heard_ms = now_ms;
     } else if ((now_ms - lender->heard_ms >= TOFU_AM_SILENT_MS) &&
                !lender->dead && !lender->gone) {

@@ -381,6 +381,9 @@ static tofu_status_t tofu_am_post_part(tofu_ep_t *ep, utofu_stadd_t local,
     tofu_iface_t *iface = ep->iface;
     tofu_chan_t  *chan  = ep->chan;
 
+    if (tofu_iface_post_limited(iface)) { /* an iov has parts without end */
+        return TOFU_ERR_NO_RESOURCE;
+    }
     return tofu_post(iface, "utofu_put", chan->vcq_id, length,
                      iface->fn.put(iface->vcq, chan->vcq_id, local, remote,
                                    length, TOFU_EDATA(TOFU_KIND_AM_LARGE, 0),

@@ -128,6 +128,7 @@ struct tofu_peer {
     uint8_t        ported;    /* line: there are records of ports */
     uint8_t        suspect;   /* something to one of the ports failed: ask */
     uint8_t        probing;   /* a probe is in flight */
+    int8_t         lost;      /* a post to it was lost: the status; progress acts on it */
     uint8_t        epoch;     /* counts the ifaces that had the VCQ ID */
     utofu_vcq_id_t post_id;   /* vcq_id, with the path that the lane takes */
     uint32_t       incarnation; /* of the iface there, from its address */
@@ -359,6 +360,7 @@ struct tofu_iface {
                                           handle then, and fn the hub's */
     unsigned              port;        /* of the iface on the VCQ; 0: has its own */
     unsigned              suspects;    /* peers that are */
+    unsigned              lost;        /* peers with posts that were lost */
     tofu_iface_config_t   config;
     unsigned              mrq_entries;
     unsigned              max_notices;
@@ -402,7 +404,8 @@ enum {
     TOFU_WORK_DONE   = 1, /* iface->done is not empty, or an err_cb waits */
     TOFU_WORK_TURNS  = 2,
     TOFU_WORK_AM     = 4, /* tofu_am_progress has something to do */
-    TOFU_WORK_LANES  = 8  /* something is in flight on a lane */
+    TOFU_WORK_LANES  = 8, /* something is in flight on a lane */
+    TOFU_WORK_LOST   = 16 /* peers of it or of a lane have iface->lost */
 };
 
 enum {
@@ -505,6 +508,11 @@ void tofu_line_borrowers_gone(tofu_peer_t *line);
 /* Something to one of the ports of the line failed; which, probes will tell. */
 void tofu_line_suspect(tofu_peer_t *line);
 void tofu_suspects_probe(tofu_iface_t *iface);
+
+/* What was posted to it without a notice was not sent, as the TCQ said.  That is found
+ * in the middle of posts, too, so it is kept until progress acts on it. */
+void tofu_peer_lost(tofu_peer_t *peer, tofu_status_t status);
+void tofu_lost_fail(tofu_iface_t *iface);
 void tofu_peers_free(tofu_iface_t *iface);
 
 /* -------------------------------------------------------------- tofu_op.c */

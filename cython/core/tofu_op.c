@@ -109,25 +109,26 @@ static void tofu_op_wake(tofu_link_t *waiters, uint64_t sn, int8_t *flush_status
 /* What completing means to the user, or to the core itself. */
 static void tofu_op_deliver(tofu_iface_t *iface, tofu_op_t *op)
 {
-    tofu_completion_t *comp = op->comp;
+    tofu_completion_t *comp  = op->comp;
+    tofu_status_t     status = (tofu_status_t)op->status;
 
     op->comp = NULL; /* the callback may abandon the ep */
     switch ((tofu_op_kind_t)op->kind) {
     case TOFU_OP_GET_BCOPY:
-        if (op->status == TOFU_OK) {
+        if (status == TOFU_OK) {
             op->get.unpack(op->get.arg, op->get.bounce->buffer, op->get.length);
         }
         if (op->left == 0) {
             op->get.bounce->next = iface->bounces;
             iface->bounces       = op->get.bounce;
         } /* else its data may still come: the last notice frees it */
-        tofu_completion_update(comp, (tofu_status_t)op->status);
+        tofu_completion_update(comp, status);
         break;
     case TOFU_OP_RMA:
     case TOFU_OP_ATOMIC:
     case TOFU_OP_AM_ZCOPY:
     case TOFU_OP_WAITER:
-        tofu_completion_update(comp, (tofu_status_t)op->status);
+        tofu_completion_update(comp, status);
         break;
     case TOFU_OP_FLUSH:
     case TOFU_OP_FENCE:
@@ -286,8 +287,10 @@ static tofu_op_t *tofu_op_resync(tofu_peer_t *line, uint64_t edata)
 
 /* What was posted without a local notice, and failed. */
 static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
-                              tofu_status_t status, int gone)
+                              tofu_status_t status, int code)
 {
+    int gone = (code == UTOFU_ERR_MRQ_PEER);
+
     if (edata == TOFU_EDATA_USER) {
         if (gone) {
             tofu_line_failed(line, status);
@@ -296,12 +299,17 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
         }
     } else if (line->ported && !gone) {
         tofu_line_suspect(line);
-    } else if (edata == TOFU_EDATA_CONTROL) {
+    } else if (edata != TOFU_EDATA_CONTROL) {
+        tofu_line_failed(line, status);
+    } else if (gone || (code == UTOFU_ERR_MRQ_RMT_STADD) ||
+               (code == UTOFU_ERR_MRQ_RMT_LENGTH) ||
+               (code == UTOFU_ERR_MRQ_RMT_MEMORY)) {
         /* It was for a sender that is not there any more, perhaps after an orderly
          * end.  No ep of ours had a part in it. */
         tofu_line_borrowers_gone(line);
     } else {
-        tofu_line_failed(line, status);
+        /* The sender may be there and write to the slots that it has. */
+        tofu_am_borrower_retell(line);
     }
 }
 
@@ -330,8 +338,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
                    (unsigned long long)iface->vcq_id,
                    (unsigned long long)line->vcq_id, tofu_code_name(code));
         if (!(notice->edata & TOFU_EDATA_OP)) {
-            tofu_op_unnoticed(line, notice->edata, status,
-                              code == UTOFU_ERR_MRQ_PEER);
+            tofu_op_unnoticed(line, notice->edata, status, code);
             return;
         }
     }
@@ -387,13 +394,6 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     }
 }
 
-/* Something without a notice was not sent.  To an iface that is a message, or what keeps
- * account of messages: what comes behind it there would not be understood. */
-static void tofu_peer_unsent(tofu_peer_t *peer, tofu_status_t status)
-{
-    tofu_peer_failed(peer, status, peer->geometry != NULL);
-}
-
 static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
 {
     tofu_status_t status = (code == UTOFU_SUCCESS) ?
@@ -414,12 +414,12 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
         iface->bounces = bounce;
         --iface->tcq_wait;
         if (status != TOFU_OK) {
-            tofu_peer_unsent(bounce->peer, status);
+            tofu_peer_lost(bounce->peer, status);
         }
         break;
     case TOFU_CB_PEER:
         if (status != TOFU_OK) {
-            tofu_peer_unsent((tofu_peer_t *)value, status);
+            tofu_peer_lost((tofu_peer_t *)value, status);
         }
         break;
     default:
@@ -428,9 +428,11 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
             op->am.bounce->next = iface->bounces;
             iface->bounces      = op->am.bounce;
             --iface->tcq_wait;
-            op->status = (int8_t)status;
+            if (op->status == TOFU_OK) { /* else it is its user's, who took it back */
+                op->status = (int8_t)status;
+            }
             if (status != TOFU_OK) {
-                tofu_peer_failed(op->peer, status, 1); /* a message is lost */
+                tofu_peer_lost(op->peer, status); /* a message is */
             }
             tofu_op_round_done(op, 0);
         } else if (status != TOFU_OK) {

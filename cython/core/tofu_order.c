@@ -166,6 +166,23 @@ static tofu_status_t tofu_order_take_status(int8_t *flush_status)
     return status;
 }
 
+/* To the targets, as the one that a flush posts last: it is added again each time that
+ * a flush is tried, and must not take the room of the others. */
+static tofu_status_t tofu_order_add_peer(tofu_ep_t *ep)
+{
+    tofu_status_t status = tofu_ep_add_target(ep, ep->peer);
+    tofu_peer_t   **last;
+
+    if (status == TOFU_OK) {
+        last = &ep->targets[ep->num_targets - 1];
+        if (*last == ep->peer) {
+            *last          = ep->targets[0];
+            ep->targets[0] = ep->peer;
+        }
+    }
+    return status;
+}
+
 tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
                             tofu_completion_t *comp)
 {
@@ -188,8 +205,7 @@ tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
     if (!(ep->flags & TOFU_EP_FAILED)) {
         /* Memory is the md's, and may be there when the iface that the ep leads to
          * is not: a flush also finds that out. */
-        status = (ep->num_targets > 0) ? tofu_ep_add_target(ep, ep->peer) :
-                                         TOFU_OK;
+        status = (ep->num_targets > 0) ? tofu_order_add_peer(ep) : TOFU_OK;
         if (status == TOFU_OK) {
             status = tofu_ep_flush_targets(ep);
         }

@@ -158,8 +158,17 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
         return TOFU_ERR_NO_MEMORY;
     }
     if (peer->incarnation != address->incarnation) {
-        /* another process has the VCQ by now; what the one before it lent went
-         * with it */
+        /* Another process has the VCQ by now; what the one before it lent went
+         * with it, and so did whom the eps that there are lead to. */
+        tofu_link_t *link;
+
+        for (link = peer->iface->eps.next; link != &peer->iface->eps;
+             link = link->next) {
+            tofu_ep_t *ep = tofu_container(link, tofu_ep_t, eps);
+            if (ep->peer == peer) {
+                tofu_ep_fail(ep, TOFU_ERR_ENDPOINT_TIMEOUT);
+            }
+        }
         ++peer->epoch;
         if (peer->chan != NULL) {
             tofu_chan_reset(peer->chan);
@@ -192,7 +201,7 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
         }
     }
     if (gone) {
-        tofu_am_peer_gone(peer);
+        tofu_am_peer_gone(peer, status);
         tofu_peer_abort(peer, status);
     }
 }
@@ -260,6 +269,45 @@ void tofu_suspects_probe(tofu_iface_t *iface)
         }
         peer->suspect = 0;
         --iface->suspects;
+    }
+}
+
+void tofu_peer_lost(tofu_peer_t *peer, tofu_status_t status)
+{
+    if (peer->lost == 0) {
+        peer->lost = (int8_t)status;
+        ++peer->iface->lost;
+        peer->iface->owner->work |= TOFU_WORK_LOST;
+    }
+}
+
+/* To an iface it was a message, or what keeps account of messages: what comes behind it
+ * there would not be understood. */
+static void tofu_lane_lost_fail(tofu_iface_t *lane)
+{
+    size_t i;
+
+    for (i = 0; (lane->lost > 0) && (i < lane->max_peers); ++i) {
+        tofu_peer_t *peer = lane->peers[i];
+        if ((peer != NULL) && (peer->lost != 0)) {
+            tofu_status_t status = (tofu_status_t)peer->lost;
+            peer->lost           = 0;
+            --lane->lost;
+            tofu_am_borrower_retell(peer);
+            tofu_peer_failed(peer, status, peer->geometry != NULL);
+        }
+    }
+}
+
+void tofu_lost_fail(tofu_iface_t *iface)
+{
+    unsigned i;
+
+    iface->work &= ~(uint32_t)TOFU_WORK_LOST;
+    for (i = 0; i < TOFU_MAX_TNIS; ++i) {
+        if (iface->lane[i] != NULL) {
+            tofu_lane_lost_fail(iface->lane[i]);
+        }
     }
 }
 

@@ -223,6 +223,23 @@ static int tofu_ep_serve(tofu_ep_t *ep)
     return tofu_ep_serve_request(ep);
 }
 
+/* The last call gave all its turns in vain and would go on behind them.  What they lack
+ * may have come since, and is theirs. */
+static tofu_link_t *tofu_turns_resume(tofu_iface_t *iface)
+{
+    tofu_link_t *link = iface->turns.next;
+    unsigned    i;
+
+    for (i = 0; (i < TOFU_TURNS_MAX) && (link != iface->turn_next); ++i) {
+        tofu_ep_t *ep = tofu_container(link, tofu_ep_t, turn);
+        if ((ep->starved != 0) && tofu_ep_has_room(ep, 0)) {
+            return link;
+        }
+        link = link->next;
+    }
+    return iface->turn_next;
+}
+
 unsigned tofu_iface_serve_turns(tofu_iface_t *iface)
 {
     unsigned  count = 0, turns = 0, idle = 0;
@@ -232,6 +249,9 @@ unsigned tofu_iface_serve_turns(tofu_iface_t *iface)
         return 0; /* progress called from a request: it is its turn */
     }
     iface->in_turns = 1;
+    if (iface->turn_next != &iface->turns) {
+        iface->turn_next = tofu_turns_resume(iface);
+    }
     while ((iface->num_turns > 0) && (turns < TOFU_TURNS_MAX) &&
            (idle < iface->num_turns)) {
         if (iface->turn_next == &iface->turns) {
@@ -244,7 +264,8 @@ unsigned tofu_iface_serve_turns(tofu_iface_t *iface)
             idle = 0;
         } else {
             ++idle;
-            if (!tofu_list_empty(&ep->turn)) { /* it keeps its place */
+            /* it keeps its place; who comes next may have gone meanwhile */
+            if (!tofu_list_empty(&ep->turn) && (iface->turn_next != &ep->turn)) {
                 tofu_list_del(&ep->turn);
                 tofu_list_add(iface->turn_next, &ep->turn);
             }

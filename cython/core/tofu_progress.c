@@ -197,6 +197,9 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
     if (iface->work & TOFU_WORK_LANES) {
         count += tofu_lanes_progress(iface);
     }
+    if (iface->work & TOFU_WORK_LOST) {
+        tofu_lost_fail(iface);
+    }
     if (iface->work & TOFU_WORK_DONE) {
         count += tofu_iface_serve_done(iface);
     }

@@ -31,6 +31,8 @@
 #define UCT_UTOFU_NAME          "utofu" /* component, memory domain, transport */
 #define UCT_UTOFU_DEVICE_NAME   "tofu0"
 #define UCT_UTOFU_CONFIG_PREFIX "UTOFU_"
+/* UCP's rendezvous puts a packed key, of 128 bytes with all TNIs, into one message. */
+#define UCT_UTOFU_AM_SEG_SIZE_MIN 256u
 
 /* Unused slots that we add to every table of functions, so that a libuct with
  * a few more operations at the end finds stubs and not foreign memory. */

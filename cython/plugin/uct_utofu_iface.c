@@ -526,6 +526,11 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
     }
 
     if (config->am_seg_size != UCS_MEMUNITS_AUTO) {
+        if (config->am_seg_size < UCT_UTOFU_AM_SEG_SIZE_MIN) {
+            uct_utofu_error("UCX_UTOFU_AM_SEG_SIZE: it must be at least %u",
+                            UCT_UTOFU_AM_SEG_SIZE_MIN);
+            return UCS_ERR_INVALID_PARAM;
+        }
         core_config->am_seg_size = config->am_seg_size;
     }
     if (config->am_polled != UCT_UTOFU_COUNT_AUTO) { /* 0 is a number here */

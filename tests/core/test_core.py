@@ -36,6 +36,10 @@ CASES = {
         "killed_receiver", "killed_before_grant",
         "killed_senders", "orderly_end", "successors", "not_sent", "gone_memory", "forged", "fuzz",
     ],
+    "lost": [
+        "bcopy_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
+        "one_notice", "heirs", "abandoned_get",
+    ],
     "tnis": [
         "stripe", "stripe_parts", "neighbour", "late_single", "late_stripe",
         "fence_stripe", "spread", "killed_stripe", "exhausted",
@@ -61,6 +65,7 @@ SANITIZED = [
     ("fail", "never_there"),
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
     ("credit", "quick_sender"), ("credit", "second_waiter"),
+    ("lost", "bcopy_lost"), ("lost", "short_lost"), ("lost", "turns"), ("lost", "abandoned_get"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
     ("wake", "credit"), ("wake", "hostile"),
@@ -79,6 +84,7 @@ ENVIRONMENT = {
     "crowd": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "storm4": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "narrow": {"POLLED_SLOTS": "4"},
+    "parts": {"UTOFU_NUM_MRQ_ENTRIES": "2Ki"},
 }
 
 
