@@ -442,7 +442,7 @@ static tofu_status_t tofu_am_post_parts(tofu_ep_t *ep, uint8_t id,
                                     iov[i].length, &local);
             if (status != TOFU_OK) {
                 tofu_error("am_zcopy: entry %zu is not inside its memory "
-                           "handle, or it is NULL", i);
+                           "handle, that is NULL, or the memory is not there", i);
                 return status;
             }
             if ((i == last) && (block == iov[i].count - 1)) {

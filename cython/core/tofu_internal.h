@@ -442,8 +442,10 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
 
 /* ------------------------------------------------------------- tofu_reg.c */
 
-/* Slow part of tofu_mem_stadd: registers memh with the iface's VCQ. */
+/* Slow part of tofu_mem_stadd: registers memh with the iface's VCQ, or as much of it as
+ * is needed.  *stadd_p: of memh->address, good for that part. */
 tofu_status_t tofu_mem_register_local(tofu_mem_t *memh, tofu_iface_t *iface,
+                                      const void *address, size_t length,
                                       utofu_stadd_t *stadd_p);
 /* Deregister what other threads gave up. */
 void tofu_iface_drain_dereg(tofu_iface_t *iface);
@@ -475,7 +477,8 @@ static inline tofu_status_t tofu_mem_stadd(tofu_mem_t *memh,
                              memory_order_relaxed) == iface->generation))) {
         stadd = table->entry[iface->index].stadd;
     } else {
-        status = tofu_mem_register_local(memh, iface, &stadd);
+        status = tofu_mem_register_local(memh, iface, address, length,
+                                         &stadd);
         if (status != TOFU_OK) {
             return status;
         }

@@ -40,6 +40,16 @@ typedef struct tofu_lcl_table {
     } entry[];
 } tofu_lcl_table_t;
 
+/* A part of a handle that is registered with an iface's VCQ, where the whole could not
+ * be: the user has unmapped another part of it since, as he may while he does not use it. */
+typedef struct tofu_piece {
+    struct tofu_piece *next;
+    unsigned          index;      /* of the iface in md->ifaces */
+    uint64_t          generation; /* of that iface */
+    char              *begin, *end;
+    utofu_stadd_t     stadd;      /* of begin */
+} tofu_piece_t;
+
 struct tofu_mem {
     tofu_md_t                 *md;
     char                      *address;
@@ -57,6 +67,7 @@ struct tofu_mem {
     tofu_arena_t              *arena;  /* of tofu_mem_alloc; NULL: the user's */
     uintptr_t                 max_end; /* of this and all earlier ones in md->regs */
     _Atomic(tofu_lcl_table_t*) lcl;
+    tofu_piece_t              *pieces; /* under md->lock */
 };
 
 struct tofu_md {

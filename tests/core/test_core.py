@@ -38,7 +38,7 @@ CASES = {
     ],
     "lost": [
         "bcopy_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
-        "one_notice", "heirs", "abandoned_get",
+        "one_notice", "heirs", "abandoned_get", "hole",
     ],
     "tnis": [
         "stripe", "stripe_parts", "neighbour", "late_single", "late_stripe",
@@ -66,6 +66,7 @@ SANITIZED = [
     ("fail", "killed_senders"), ("fail", "gone_memory"), ("fail", "forged"),
     ("credit", "quick_sender"), ("credit", "second_waiter"),
     ("lost", "bcopy_lost"), ("lost", "short_lost"), ("lost", "turns"), ("lost", "abandoned_get"),
+    ("lost", "hole"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
     ("wake", "credit"), ("wake", "hostile"),

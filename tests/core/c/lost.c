@@ -7,6 +7,7 @@
 #include "core_test.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <tofu_internal.h>
@@ -427,6 +428,53 @@ static void abandoned_get(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* A part of a handle that nobody uses is unmapped, as a cache of registrations allows; the
+ * rest goes on, also with an iface that has not seen the handle before. */
+static void hole(struct ctx *ctx)
+{
+    const size_t length = 16 * 4096, part = 3 * 4096;
+    tofu_status_t status;
+    tofu_mem_t   *memh;
+    struct done  done;
+    tofu_iov_t   iov;
+    char         *memory;
+    int          i;
+
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+    memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    fill(memory, length, 7);
+    CHECK_OK(tofu_mem_reg(ctx->md, memory, length, 0, &memh));
+    CHECK(munmap(memory + (length / 2), part) == 0);
+    for (i = 0; i < 4; ++i) { /* before and behind the hole, each twice */
+        char *from = memory + ((i & 1) ? length - 5000 : 100);
+
+        iov = (tofu_iov_t){from, 3000, memh, 0, 1};
+        done_init(&done);
+        CHECK_EQ(RETRY(ctx, tofu_ep_put_zcopy(ctx->ep[0], &iov, 1,
+                                              ctx->shared->rank[0].base + 64,
+                                              ctx->rkey[0], &done.comp)),
+                 TOFU_INPROGRESS);
+        CHECK_OK(done_wait(ctx, &done));
+        CHECK(!memcmp(ctx->window + 64, from, 3000));
+        done_init(&done);
+        status = (tofu_status_t)RETRY(ctx, tofu_ep_am_zcopy(ctx->ep[0], 1, NULL, 0,
+                                                            &iov, 1, &done.comp));
+        CHECK((status == TOFU_OK) || (status == TOFU_INPROGRESS));
+        CHECK_OK((status == TOFU_OK) ? status : done_wait(ctx, &done));
+    }
+    WAIT_FOR(ctx, 10, seen == 4);
+    iov = (tofu_iov_t){memory + (length / 2), 100, memh, 0, 1}; /* not there */
+    /* (who shares a VCQ uses the md's registration, from before the hole) */
+    CHECK((getenv("CORE_MAX_VCQS") != NULL) ||
+          (tofu_ep_put_zcopy(ctx->ep[0], &iov, 1, ctx->shared->rank[0].base,
+                             ctx->rkey[0], NULL) < 0));
+    CHECK_OK(tofu_mem_dereg(memh));
+    munmap(memory, length);
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -438,7 +486,8 @@ int main(int argc, char **argv)
         {"many_wait", 1, 60, many_wait, 0},
         {"one_notice", 2, 60, one_notice, 0},
         {"heirs", 2, 60, heirs, 0},
-        {"abandoned_get", 2, 60, abandoned_get, 0}
+        {"abandoned_get", 2, 60, abandoned_get, 0},
+        {"hole", 1, 30, hole, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
 }
