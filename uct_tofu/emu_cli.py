@@ -135,7 +135,8 @@ def clean(as_json):
             click.echo(
                 f"job {name}: slot {slot['slot']} of process {slot['pid']}, which has "
                 f"ended: gave back {_count(slot['cqs'], 'CQ')}, "
-                f"{_count(slot['vcqs'], 'VCQ ID')}"
+                f"{_count(slot['vcqs'], 'VCQ ID')}, "
+                f"{_count(slot['barrier_gates'], 'barrier gate')}"
             )
         if job["error"]:
             click.echo(f"job {name}: {job['error']}", err=True)

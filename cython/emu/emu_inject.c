@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RULES 32u
+#define MAX_RULES     32u
+#define COUNT_NOT_SET UINT64_MAX /* what is set has 32 bits */
 
 #define WHAT_OPS(kind) (1u << (kind))
 #define WHAT_ANY \
@@ -28,7 +29,7 @@
 
 struct rule {
     uint32_t what;
-    bool     has_peer, busy, dead, is_dead;
+    bool     has_peer, busy, dead;
     uint64_t peer; /* emu_coords_key */
     uint64_t after, every, count;
     double   prob;
@@ -42,6 +43,8 @@ static struct {
     pthread_mutex_t lock;
     struct rule     rule[MAX_RULES];
     unsigned        rules;
+    uint64_t        dead[EMU_MAX_NODES]; /* emu_coords_key of nodes that are said to be dead */
+    unsigned        num_dead;
     uint32_t        toq, mrq;
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER, .toq = EMU_TOQ_ENTRIES};
 
@@ -175,7 +178,7 @@ static bool queue_rule(const char *text)
 
 static bool parse_rule(char *text)
 {
-    struct rule r = {.count = UINT64_MAX, .prob = 2};
+    struct rule r = {.count = COUNT_NOT_SET, .prob = 2};
     char       *save, *t = strtok_r(text, ":", &save);
 
     for (unsigned i = 0; (t != NULL) && (i < sizeof(whats) / sizeof(whats[0])); i++) {
@@ -190,6 +193,9 @@ static bool parse_rule(char *text)
         if (!item(&r, t)) {
             return false;
         }
+    }
+    if (r.count == COUNT_NOT_SET) {
+        r.count = r.dead ? 1 : UINT64_MAX; /* one peer dies, not all that are spoken to from then on */
     }
     /* a rule does something, and only what it can do */
     if ((r.error == 0) && (r.delay_ns == 0) && !r.busy && !r.dead) {
@@ -211,9 +217,10 @@ uint32_t emu_inject_init(uint64_t seed)
     char       *copy, *save, *t;
     uint32_t    special = 0;
 
-    faults.rules = 0;
-    faults.toq   = EMU_TOQ_ENTRIES;
-    faults.mrq   = 0;
+    faults.rules    = 0;
+    faults.num_dead = 0;
+    faults.toq      = EMU_TOQ_ENTRIES;
+    faults.mrq      = 0;
     if ((s == NULL) || (*s == '\0')) {
         return 0;
     }
@@ -260,16 +267,42 @@ static bool applies(struct rule *r)
     return true;
 }
 
-static bool towards(const struct rule *r, const struct emu_desc *d)
+/* The node that the operation goes to; false: to none */
+static bool goes_to(const struct emu_desc *d, uint64_t *key_p)
 {
     struct emu_vcq_name to;
 
-    return !r->has_peer ||
-           ((d->kind != EMU_OP_NOP) && emu_vcq_id_decode(d->rmt_id, &to) && (emu_coords_key(to.coords) == r->peer));
+    if ((d->kind == EMU_OP_NOP) || !emu_vcq_id_decode(d->rmt_id, &to)) {
+        return false;
+    }
+    *key_p = emu_coords_key(to.coords);
+    return true;
+}
+
+static bool towards(const struct rule *r, const struct emu_desc *d)
+{
+    uint64_t key;
+
+    if (!r->has_peer && !r->dead) {
+        return true;
+    }
+    return goes_to(d, &key) && (!r->has_peer || (key == r->peer));
+}
+
+static bool is_dead(uint64_t key)
+{
+    for (unsigned i = 0; i < faults.num_dead; i++) {
+        if (faults.dead[i] == key) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void emu_inject(const struct emu_desc *d, struct emu_fault *f)
 {
+    uint64_t to;
+
     pthread_mutex_lock(&faults.lock);
     for (unsigned i = 0; i < faults.rules; i++) {
         struct rule *r = &faults.rule[i];
@@ -277,13 +310,17 @@ void emu_inject(const struct emu_desc *d, struct emu_fault *f)
         if (!(r->what & WHAT_OPS(d->kind)) || r->busy || !towards(r, d)) {
             continue;
         }
-        if (r->is_dead) {
-            f->code = UTOFU_ERR_MRQ_PEER;
-        } else if (applies(r)) {
-            r->is_dead = r->dead;
-            f->code    = r->dead ? UTOFU_ERR_MRQ_PEER : (r->error != 0) ? r->error : f->code;
+        if (applies(r)) {
+            if (r->dead && goes_to(d, &to) && !is_dead(to) && (faults.num_dead < EMU_MAX_NODES)) {
+                faults.dead[faults.num_dead++] = to;
+            }
+            f->code = (r->error != 0) ? r->error : f->code;
             f->delay_ns += r->delay_ns;
         }
+    }
+    /* whatever the kind of the operation, and whatever the rules say of it */
+    if (goes_to(d, &to) && is_dead(to)) {
+        f->code = UTOFU_ERR_MRQ_PEER;
     }
     if ((d->kind == EMU_OP_NOP) && (f->code <= UTOFU_ERR_MRQ_OTHER)) {
         f->code = UTOFU_SUCCESS; /* it goes nowhere */

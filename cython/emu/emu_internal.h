@@ -6,12 +6,15 @@
  * segments, peer processes.  A thread-safe VCQ has a lock of its own around
  * posting, polling and registration; emu_g.mem_lock keeps registrations still
  * while the service thread uses one.  Lock order: VCQ, mem_lock, emu_g.lock, the
- * job's robust mutex, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise.
+ * job's robust mutex, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise
+ * (but for ARMW on private memory, emu_service.c: those two locks are only tried, or waited for
+ * a second, and no other is taken with them).
  */
 #ifndef EMU_INTERNAL_H
 #define EMU_INTERNAL_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,12 +89,20 @@ struct emu_peer_seg { /* a peer's memfd, mapped here */
     uint64_t size;
 };
 
+struct emu_peer_mapping { /* all that was ever made of them */
+    void                    *base;
+    uint64_t                size;
+    uint64_t                room; /* of the addresses for moved memory */
+    struct emu_peer_mapping *next;
+};
+
 /* Another process of the job (or this one), as seen from here. */
 struct emu_peer_process {
     uint32_t            slot, gen;
     pid_t               pid;
     bool                self;
     _Atomic bool        dead;
+    _Atomic uint32_t    users;   /* peers that refer to it: it is not given back before */
     int                 pidfd;   /* -1: not available */
     int                 seg_fd;  /* its process segment */
     _Atomic int         mem_fd;  /* its memory, -1: not opened yet, -2: refused */
@@ -101,6 +112,7 @@ struct emu_peer_process {
     struct emu_process  *shm;
     uint32_t            lane_entries, session_entries; /* of its segment, checked once */
     struct emu_peer_seg *segs;   /* EMU_MAX_SEGS, made on first use */
+    struct emu_peer_mapping *mappings;
     struct emu_peer_process *next;
 };
 
@@ -245,6 +257,13 @@ struct emu_vcq {
     uint32_t             mrq_entries;
     uint32_t             counted_polls; /* since the MRQ was counted */
     uint64_t             counted_at;    /* us */
+    uint64_t             count_took;    /* us of CPU time */
+    size_t               counted;       /* notices that there were */
+
+    /* lanes that nobody has any more (emu_rx.c) */
+    uint32_t             reclaim_at;  /* where to go on looking for them, by index in the segment */
+    uint32_t             reclaim_for; /* on behalf of so many of shm->lanes_wanted */
+    uint32_t             lanes_given; /* as many of them were answered */
 
     /* STags: free list and lookup by (addr, size, flags) */
     uint32_t             *stag_next; /* free list / hash chain */
@@ -302,6 +321,11 @@ struct emu_global {
 };
 extern struct emu_global emu_g;
 
+/* emu_lock.c: emu_g.lock or emu_g.mem_lock, for a thread of the program; the one that was taken
+ * last is given back first */
+void emu_lock(pthread_mutex_t *lock);
+void emu_unlock(pthread_mutex_t *lock);
+
 /* One line on stderr: "utofu: ..." */
 void emu_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Chapter 7: message, then the process ends. */
@@ -313,12 +337,25 @@ static inline int emu_ready(void)
 {
     return emu_likely(atomic_load_explicit(&emu_g.ready, memory_order_acquire)) ? UTOFU_SUCCESS : emu_join();
 }
+/* From the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
+ * an error, EFBIG, of this thread's call and not the end of the program; errno stays. */
+struct emu_file_size {
+    sigset_t mask;
+    bool     pending; /* the program's own SIGXFSZ */
+};
+void emu_file_size_begin(struct emu_file_size *f);
+void emu_file_size_end(const struct emu_file_size *f);
+/* A sealed memfd: nobody can shrink it under a mapping.  -1: errno says why not */
+int emu_memfd(const char *name, uint64_t size);
 /* Lock the job's control segment; repairs what a dead holder left.  false: a
  * holder that lives but does not run kept it for seconds. */
 bool emu_control_lock(void);
 void emu_control_unlock(void);
-/* Free what a process slot holds (control locked). */
+/* The VCQ goes away: operations towards it fail from here on. */
+void emu_vcq_gone(const struct emu_vcq *vcq);
+/* Free what a process slot holds, or what those of a node do that have ended (control locked). */
 void emu_control_reclaim(uint32_t slot);
+void emu_node_reclaim(uint32_t node);
 bool emu_process_stopped(pid_t pid);
 bool emu_slot_alive(const struct emu_proc_slot *slot);
 uint64_t emu_start_time(pid_t pid);
@@ -344,6 +381,9 @@ extern struct emu_peer emu_no_peer;
 struct emu_peer_process *emu_peer_process_get(uint32_t slot); /* lock held */
 bool emu_peer_process_alive(const struct emu_peer_process *proc); /* reads /proc */
 void emu_peer_process_lost(struct emu_peer_process *proc);
+/* Give back what is kept of dead processes that no peer refers to (lock held).  The service
+ * thread only, which has them at hand while it polls. */
+void emu_peer_processes_clean(void);
 void emu_peers_release(struct emu_vcq *vcq); /* lock held */
 /* The peer of an ID; creates it.  MRQ_PEER: no such VCQ; INVALID_VCQ_ID. */
 int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p);
@@ -358,6 +398,8 @@ void emu_peers_bury(struct emu_vcq *vcq);
 /* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
  * are those of that segment. */
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries);
+/* The head of a lane as it was just now, without mapping it; false: it can't be read */
+bool emu_lane_peek(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries, struct emu_lane *head);
 /* Claim a lane towards the peer for the VCQ that owner (EMU_LANE_OWNER) names, which
  * has the ID origin, and announce it. */
 int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct emu_lane_tx *tx, uint32_t *index_p);
@@ -369,6 +411,8 @@ void emu_lane_announce(struct emu_vcq_block *target, struct emu_lane *lane, uint
 EMU_NOINLINE void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane);
 /* The producer is done with the lane: its reader drops it when it has read all. */
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
+/* Neither side uses it any more: somebody else may claim it. */
+void emu_lane_give_back(struct emu_lane *lane);
 
 /* What must not be seen before what: nothing; the last word of all; the last word of
  * each cache line (which is that of all, too). */
@@ -403,6 +447,7 @@ struct emu_vma {
     bool     readable, writable; /* throughout */
     bool     shared;             /* one shared file mapping covers all of it */
     bool     plain;              /* private mappings do: heap, anonymous memory, data of a program */
+    bool     unknown;            /* /proc/self/maps can't be read, so nobody can say */
     uint64_t dev, ino, file_off; /* of addr, when shared */
     char     path[256];
 };
@@ -414,9 +459,18 @@ struct emu_mapping {
     uint64_t  off; /* of begin, in the file */
     int       prot;
 };
-/* The first mapping of that file that ends after one address and begins before the other;
- * false: there is none.  None of the three allocates. */
-bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found);
+/* The first mapping of that file that ends after one address and begins before the other.
+ * 1: found, 0: there is none, -1: nobody can say.  None of the three allocates. */
+int emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found);
+/* Shows all of them, until see returns false.  false: nobody can say which there are.  (Shared
+ * ones; a private mapping of the file is the program's own.) */
+bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
+                          bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
+/* From now on they can be seen though no descriptor can be had (EMFILE), or /proc is out of
+ * reach (chroot); and no more: two descriptors are free */
+void emu_vma_keep(void);
+void emu_vma_let_go(void);
+void emu_vma_fork_child(void); /* what is kept is not about the child */
 
 /* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered
  * (mem_lock held) */

@@ -173,10 +173,26 @@ void emu_control_unlock(void)
     pthread_mutex_unlock(&emu_g.control->mutex);
 }
 
+void emu_vcq_gone(const struct emu_vcq *vcq)
+{
+    uint32_t gen = vcq->gen;
+
+    /* only that generation: a process that closed all its descriptors may have lost its slot */
+    atomic_compare_exchange_strong(&emu_g.control->vcq_gen[emu_g.slot][vcq->index], &gen, gen + 1);
+}
+
 void emu_control_reclaim(uint32_t slot)
 {
     struct emu_control *c = emu_g.control;
 
+    /* First of all, whoever knows its VCQs is to look them up again: their IDs may be
+     * another process' as soon as the CQs are free. */
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        uint32_t gen = atomic_load(&c->vcq_gen[slot][i]);
+        if (gen & 1) {
+            atomic_compare_exchange_strong(&c->vcq_gen[slot][i], &gen, gen + 1);
+        }
+    }
     for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
         struct emu_node *node = &c->node[n];
 
@@ -195,6 +211,32 @@ void emu_control_reclaim(uint32_t slot)
         emu_gates_reclaim(n, slot);
     }
     atomic_store(&c->slot[slot].state, EMU_SLOT_FREE);
+}
+
+static void reclaim_dead(uint32_t slot)
+{
+    if ((slot < EMU_MAX_PROCS) && (slot != emu_g.slot) && !emu_slot_alive(&emu_g.control->slot[slot])) {
+        emu_control_reclaim(slot);
+    }
+}
+
+void emu_node_reclaim(uint32_t n)
+{
+    struct emu_node *node = &emu_g.control->node[n];
+    uint32_t         asked = EMU_MAX_PROCS; /* mostly one owner has several in a row */
+
+    for (unsigned q = 0; q < EMU_NODE_CQS; q++) {
+        if ((node->cq[q].kind != EMU_CQ_FREE) && (node->cq[q].owner != asked)) {
+            asked = node->cq[q].owner;
+            reclaim_dead(asked);
+        }
+    }
+    for (unsigned g = 0; g < EMU_NODE_GATES; g++) {
+        if ((atomic_load(&node->gate[g].id) != 0) && (node->gate[g].owner != asked)) {
+            asked = node->gate[g].owner;
+            reclaim_dead(asked);
+        }
+    }
 }
 
 static bool control_valid(const struct emu_control *c)
@@ -224,16 +266,45 @@ static int control_map(int fd)
     return 0;
 }
 
-/* A sealed memfd: nobody can shrink it under a mapping */
-static int make_memfd(const char *name, uint64_t size)
+void emu_file_size_begin(struct emu_file_size *f)
 {
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    sigset_t xfsz, pending;
+
+    sigemptyset(&xfsz);
+    sigaddset(&xfsz, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &xfsz, &f->mask);
+    f->pending = (sigpending(&pending) == 0) && sigismember(&pending, SIGXFSZ);
+}
+
+void emu_file_size_end(const struct emu_file_size *f)
+{
+    const struct timespec at_once = {0, 0};
+    int                   error   = errno;
+    sigset_t              xfsz;
+
+    sigemptyset(&xfsz);
+    sigaddset(&xfsz, SIGXFSZ);
+    while (!f->pending && (sigtimedwait(&xfsz, NULL, &at_once) < 0) && (errno == EINTR)) {
+    }
+    pthread_sigmask(SIG_SETMASK, &f->mask, NULL);
+    errno = error;
+}
+
+int emu_memfd(const char *name, uint64_t size)
+{
+    int                  fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), ret, error;
+    struct emu_file_size f;
 
     if (fd < 0) {
         return -1;
     }
-    if (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+    emu_file_size_begin(&f);
+    ret = ftruncate(fd, (off_t)size);
+    emu_file_size_end(&f);
+    if (ret || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        error = errno;
         close(fd);
+        errno = error;
         return -1;
     }
     return fd;
@@ -281,15 +352,25 @@ static int control_from_member(pid_t pid)
     return ret;
 }
 
-static int control_create(void)
+static void robust_mutex(pthread_mutex_t *mutex)
 {
     pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static int control_create(void)
+{
     struct emu_control *c;
     char                name[96];
     int                 fd;
 
     control_name(name, sizeof(name));
-    fd = make_memfd(name, sizeof(*c));
+    fd = emu_memfd(name, sizeof(*c));
     if (fd < 0) {
         return -1;
     }
@@ -298,11 +379,7 @@ static int control_create(void)
         close(fd);
         return -1;
     }
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&c->mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
+    robust_mutex(&c->mutex);
     c->version = EMU_SHM_VERSION;
     c->uid     = geteuid();
     c->size    = sizeof(*c);
@@ -394,6 +471,8 @@ static int node_claim(void)
             atomic_store(&c->node[n].key, key);
             emu_g.node = n;
             ret        = 0;
+            /* what processes had that were killed: the first CQs are those that peers predict */
+            emu_node_reclaim(n);
             break;
         }
     }
@@ -421,7 +500,7 @@ static int segment_create(void)
     uint64_t              size = EMU_PROCESS_SIZE(emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
     struct stat           st;
 
-    emu_g.seg_fd = make_memfd("utofu-emu-process", size);
+    emu_g.seg_fd = emu_memfd("utofu-emu-process", size);
     if ((emu_g.seg_fd < 0) || fstat(emu_g.seg_fd, &st)) {
         emu_message("can't make a process segment of %llu bytes (sparse): %s", (unsigned long long)size,
                     strerror(errno));
@@ -433,6 +512,8 @@ static int segment_create(void)
         emu_message("can't map the process segment: %s", strerror(errno));
         return -1;
     }
+    robust_mutex(&emu_g.shm->armw_lock);
+    robust_mutex(&emu_g.shm->stand_in);
     emu_g.shm->version         = EMU_SHM_VERSION;
     emu_g.shm->lane_entries    = emu_g.env.lane_entries;
     emu_g.shm->session_entries = emu_g.env.mrq_entries_session;
@@ -499,28 +580,29 @@ static void forget(void)
  * process, when it calls the library.  Handles of the parent are invalid in it. */
 static void fork_prepare(void)
 {
-    pthread_mutex_lock(&emu_g.mem_lock);
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.mem_lock); /* no handler of a signal runs until the child has its memory */
+    emu_lock(&emu_g.lock);
     emu_rehome_fork_prepare();
 }
 
 static void fork_parent(void)
 {
     emu_rehome_fork_parent();
-    pthread_mutex_unlock(&emu_g.lock);
-    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.mem_lock);
 }
 
 static void fork_child(void)
 {
     emu_rehome_fork_child(); /* first of all: until then what it writes is its parent's */
-    pthread_mutex_unlock(&emu_g.lock); /* of the one thread that there is, which took them */
-    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_unlock(&emu_g.lock); /* of the one thread that there is, which took them */
     emu_wire_forget();
     emu_dontfork_forget();
+    emu_swap_forget();
     if (atomic_load(&emu_g.ready)) {
         forget();
     }
+    emu_unlock(&emu_g.mem_lock);
 }
 
 /* When the library is loaded: so a child has its memory (emu_rehome.c) before what others
@@ -540,8 +622,7 @@ static void leave(void)
     emu_stats_print();
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         if (emu_g.vcq[i] != NULL) {
-            uint32_t gen = atomic_load(&emu_g.shm->vcq[i].gen);
-            atomic_store(&emu_g.shm->vcq[i].gen, (gen | 1u) + 1u);
+            emu_vcq_gone(emu_g.vcq[i]);
         }
     }
     emu_service_stop();
@@ -610,10 +691,10 @@ int emu_join(void)
 {
     int code = UTOFU_SUCCESS;
 
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     if (!atomic_load(&emu_g.ready)) {
         code = join_locked();
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     return code;
 }

@@ -6,7 +6,9 @@
 #include "emu_internal.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries)
 {
@@ -17,54 +19,110 @@ struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries,
     return (lane == MAP_FAILED) ? NULL : lane;
 }
 
+bool emu_lane_peek(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries, struct emu_lane *head)
+{
+    size_t n = offsetof(struct emu_lane, pad0);
+
+    return pread(seg_fd, head, n, (off_t)(EMU_LANES_OFF(session_entries) + index * EMU_LANE_SIZE(lane_entries))) ==
+           (ssize_t)n;
+}
+
+void emu_lane_give_back(struct emu_lane *lane)
+{
+    lane->vcq_gen = 0;
+    /* before it is free: who claims it is not to be taken for one that has closed it */
+    atomic_store_explicit(&lane->state, EMU_LANE_OPEN, memory_order_relaxed);
+    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+}
+
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries)
 {
-    atomic_store_explicit(&lane->closed, 1, memory_order_release);
+    uint32_t state = atomic_load(&lane->state);
+
+    while ((state != EMU_LANE_LEFT) && !atomic_compare_exchange_weak(&lane->state, &state, EMU_LANE_CLOSED)) {
+    }
+    if (state == EMU_LANE_LEFT) {
+        emu_lane_give_back(lane);
+    }
     munmap(lane, EMU_LANE_SIZE(lane_entries));
 }
 
-/* Fresh lanes first; one that was used before is emptied. */
+/* Where to look for a lane: at those that nobody ever had, then all round */
+static uint32_t next_index(struct emu_process *shm)
+{
+    uint32_t index = atomic_load(&shm->lanes);
+
+    while ((index < EMU_MAX_LANES) && !atomic_compare_exchange_weak(&shm->lanes, &index, index + 1)) {
+    }
+    return (index < EMU_MAX_LANES) ? index : atomic_fetch_add(&shm->lane_turn, 1) % EMU_MAX_LANES;
+}
+
+#define SCARCE 256u /* lanes that were looked at in vain */
+
+/* Hardly one is free, or none: whatever VCQ of the process polls gives back those whose
+ * senders are gone. */
+static void want_lanes(struct emu_peer_process *proc)
+{
+    atomic_fetch_add(&proc->shm->lanes_wanted, 1);
+    for (unsigned v = 0; v < EMU_MAX_VCQS; v++) {
+        if (atomic_load(&emu_g.control->vcq_gen[proc->slot][v]) & 1) {
+            atomic_fetch_add_explicit(&proc->shm->vcq[v].epoch, 1, memory_order_acq_rel);
+        }
+    }
+}
+
+/* Empty the rings of a lane that is ours and was another's.  The head stays: without an owner
+ * it would be anybody's. */
+static void lane_empty(int seg_fd, struct emu_lane *lane, off_t offset, uint64_t size)
+{
+    if (fallocate(seg_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset + (off_t)EMU_LANE_HEAD,
+                  (off_t)(size - EMU_LANE_HEAD))) {
+        memset((char *)lane + EMU_LANE_HEAD, 0, size - EMU_LANE_HEAD);
+    }
+    atomic_store_explicit(&lane->read_a, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->read_b, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->read_x, 0, memory_order_relaxed);
+}
+
 int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct emu_lane_tx *tx, uint32_t *index_p)
 {
     struct emu_process *shm     = peer->proc->shm;
     uint32_t            entries = peer->proc->lane_entries, session = peer->proc->session_entries;
     uint32_t            limit = __atomic_load_n(&peer->block->mrq_entries, __ATOMIC_RELAXED);
-    uint64_t            size;
-    struct emu_lane    *lane;
-    uint32_t            index;
+    uint64_t            size  = EMU_LANE_SIZE(entries);
+    struct emu_lane    *lane  = NULL, head;
+    uint32_t            index = 0;
 
     if ((limit < 2048) || (limit > entries)) {
         return UTOFU_ERR_MRQ_PEER;
     }
-    size  = EMU_LANE_SIZE(entries);
-    index = atomic_load(&shm->lanes);
-    while ((index < EMU_MAX_LANES) && !atomic_compare_exchange_weak(&shm->lanes, &index, index + 1)) {
-    }
-    if (index < EMU_MAX_LANES) {
+    for (unsigned tries = 0; (lane == NULL) && (tries < EMU_MAX_LANES); tries++) {
+        uint64_t none = 0;
+
+        if (tries == SCARCE) {
+            want_lanes(peer->proc);
+        }
+        index = next_index(shm);
+        if (!emu_lane_peek(peer->proc->seg_fd, index, entries, session, &head) || (atomic_load(&head.owner) != 0)) {
+            continue;
+        }
         lane = emu_lane_map(peer->proc->seg_fd, index, entries, session);
         if (lane == NULL) {
             return UTOFU_ERR_OUT_OF_MEMORY;
         }
-    } else {
-        for (index = 0; index < EMU_MAX_LANES; index++) {
-            uint64_t none = 0;
-            lane          = emu_lane_map(peer->proc->seg_fd, index, entries, session);
-            if (lane == NULL) {
-                return UTOFU_ERR_OUT_OF_MEMORY;
-            }
-            if ((atomic_load(&lane->owner) == 0) && atomic_compare_exchange_strong(&lane->owner, &none, owner)) {
-                break;
-            }
+        /* from here on it is ours, until both sides are done with it */
+        if (!atomic_compare_exchange_strong(&lane->owner, &none, owner)) {
             munmap(lane, size);
+            lane = NULL;
         }
-        if (index == EMU_MAX_LANES) {
-            /* the target drops those of senders that are gone */
-            atomic_fetch_add_explicit(&peer->block->epoch, 1, memory_order_acq_rel);
-            return UTOFU_ERR_FULL;
-        }
-        fallocate(peer->proc->seg_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)(EMU_LANES_OFF(session) + index * size), (off_t)size);
     }
+    if (lane == NULL) {
+        return UTOFU_ERR_FULL;
+    }
+    if (lane->used) {
+        lane_empty(peer->proc->seg_fd, lane, (off_t)(EMU_LANES_OFF(session) + index * size), size);
+    }
+    lane->used    = 1;
     lane->index   = index;
     atomic_store_explicit(&lane->heat, EMU_LANE_ANNOUNCED, memory_order_relaxed);
     lane->vcq     = peer->vcq;
@@ -75,7 +133,9 @@ int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct
                                          .entries = EMU_LANE_B(entries),
                                          .limit   = limit};
     *index_p      = index;
-    atomic_store_explicit(&lane->owner, owner, memory_order_release);
+    if (tx != &peer->tx) { /* carriers have theirs elsewhere, and nobody closes it after its reader left */
+        atomic_store_explicit(&lane->state, EMU_LANE_CARRIED, memory_order_relaxed);
+    }
     emu_lane_announce(peer->block, lane, index);
     return UTOFU_SUCCESS;
 }

@@ -114,13 +114,13 @@ static int seg_get(const struct emu_vma *vma, bool writable)
     struct emu_seg *seg = emu_g.shm->seg;
     int             index = -1, fd;
 
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < atomic_load(&emu_g.shm->seg_high); i++) {
         bool used = atomic_load(&seg[i].gen) & 1;
 
         if (used && (seg[i].dev == vma->dev) && (seg[i].ino == vma->ino) && (seg[i].writable || !writable)) {
             seg[i].refs++;
-            pthread_mutex_unlock(&emu_g.lock);
+            emu_unlock(&emu_g.lock);
             return (int)i;
         }
         if (!used && (index < 0)) {
@@ -141,7 +141,7 @@ static int seg_get(const struct emu_vma *vma, bool writable)
         seg[index].writable = writable;
         atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     return index;
 }
 
@@ -149,13 +149,18 @@ static void seg_put(uint32_t index)
 {
     struct emu_seg *seg = &emu_g.shm->seg[index];
 
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     if (--seg->refs == 0) {
+        struct stat st;
+
         atomic_fetch_add(&seg->gen, 1);
-        close(seg->fd);
+        /* the program may have closed it, and opened something else */
+        if (!fstat(seg->fd, &st) && (st.st_dev == seg->dev) && (st.st_ino == seg->ino)) {
+            close(seg->fd);
+        }
         seg->fd = -1;
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
 }
 
 /* ----------------------------------------------------------- registrations */
@@ -203,7 +208,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         return UTOFU_ERR_INVALID_SIZE;
     }
     if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
-        return UTOFU_ERR_INVALID_ADDRESS;
+        return vma.unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS;
     }
     if (vma.shared && !strncmp(vma.path, UNORDERED_NAME, sizeof(UNORDERED_NAME) - 1)) {
         vcq->lines_unordered = true; /* the page says no more than that: nobody maps it */
@@ -221,10 +226,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
             home = -1;
         }
     }
-    if (emu_g.env.mlock_memory) {
-        mlock(addr, size); /* as far as RLIMIT_MEMLOCK allows (4.3.2.5) */
-    }
-
+    emu_swap_add((uintptr_t)addr, size);
     emu_dontfork_add((uintptr_t)addr, size);
 
     stag_write_begin(e);
@@ -257,15 +259,13 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     struct emu_stag *e      = &vcq->stags[stag];
     bool             shared = e->kind != EMU_MEM_PRIVATE;
     uint32_t         seg    = e->seg;
-    uint64_t         seg_off = e->seg_off;
+    uint64_t         shown   = e->seg_off + e->head; /* what is before it may be where another slot is */
     uintptr_t        addr    = e->addr;
     size_t           size    = e->end - e->begin;
     int              home    = -1;
 
     emu_doorbell_unbind(vcq, stag);
-    if (emu_g.env.mlock_memory) {
-        munlock((void *)(uintptr_t)e->addr, e->end - e->begin);
-    }
+    emu_swap_remove(e->addr, e->end - e->begin);
     emu_dontfork_remove(e->addr, e->end - e->begin);
     stag_write_begin(e);
     e->flags = 0;
@@ -273,7 +273,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     e->begin = e->end = 0;
     stag_write_end(e);
     if (shared) {
-        home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, seg_off);
+        home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, shown);
         seg_put(seg);
     }
     emu_rehome_put(home, addr, size);
@@ -282,13 +282,13 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
 void emu_mem_fini(struct emu_vcq *vcq)
 {
     if (vcq->stags != NULL) {
-        pthread_mutex_lock(&emu_g.mem_lock);
+        emu_lock(&emu_g.mem_lock);
         for (uint32_t s = 0; (vcq->stag_hash != NULL) && (s < vcq->stag_fresh); s++) {
             if (vcq->stags[s].flags & EMU_STAG_VALID) {
                 stag_clear(vcq, s);
             }
         }
-        pthread_mutex_unlock(&emu_g.mem_lock);
+        emu_unlock(&emu_g.mem_lock);
         munmap(vcq->stags, EMU_STAGS_SIZE);
         vcq->stags = NULL;
     }
@@ -321,7 +321,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     }
 
     emu_vcq_lock(vcq);
-    pthread_mutex_lock(&emu_g.mem_lock);
+    emu_lock(&emu_g.mem_lock);
     link = &vcq->stag_hash[stag_hash((uintptr_t)addr, size, flags)];
     for (stag = *link; stag != STAG_NONE; stag = vcq->stag_next[stag]) {
         struct emu_stag *e = &vcq->stags[stag];
@@ -353,7 +353,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     *link                = stag;
     *stadd               = emu_stadd(vcq->cmp, stag, vcq->stags[stag].begin);
 out:
-    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
     return code;
 }
@@ -384,13 +384,13 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
     }
 
     emu_vcq_lock(vcq);
-    pthread_mutex_lock(&emu_g.mem_lock);
+    emu_lock(&emu_g.mem_lock);
     if (vcq->stags[stag].flags & EMU_STAG_VALID) {
         code = UTOFU_ERR_USED;
     } else {
         code = stag_fill(vcq, stag, addr, size, flags);
     }
-    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
     if (code == UTOFU_SUCCESS) {
         *stadd = emu_stadd(0, stag, 0);
@@ -429,7 +429,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
     }
 
     emu_vcq_lock(vcq);
-    pthread_mutex_lock(&emu_g.mem_lock);
+    emu_lock(&emu_g.mem_lock);
     struct emu_stag *e = &vcq->stags[stag];
     if ((e->high != EMU_STADD_HIGH(stadd)) || (EMU_STADD_OFF(stadd) != e->begin)) {
         code = UTOFU_ERR_INVALID_STADD;
@@ -446,7 +446,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
         }
         stag_clear(vcq, stag);
     }
-    pthread_mutex_unlock(&emu_g.mem_lock);
+    emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
     return code;
 }

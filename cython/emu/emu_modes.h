@@ -109,6 +109,13 @@ void emu_dontfork_add(uint64_t addr, uint64_t size);
 void emu_dontfork_remove(uint64_t addr, uint64_t size);
 void emu_dontfork_forget(void); /* in the child */
 
+/* ------------------------------------------- UTOFU_SWAP_PROTECT (emu_swap.c) */
+
+void emu_swap_add(uint64_t addr, uint64_t size);
+void emu_swap_remove(uint64_t addr, uint64_t size);
+size_t emu_swap_locked(void); /* bytes that we locked, and nobody before */
+void emu_swap_forget(void);   /* in the child of a fork */
+
 /* ------------------------------------------- counters (emu_stats.c) */
 
 bool emu_stats_init(void); /* UTOFU_EMU_STATS asks for it */

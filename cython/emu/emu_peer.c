@@ -52,6 +52,9 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
         if ((p->slot == slot) && (p->gen == gen)) {
             return atomic_load(&p->dead) ? NULL : p;
         }
+        if (p->slot == slot) {
+            emu_peer_process_lost(p); /* the service thread does not know yet */
+        }
     }
     if ((slot != emu_g.slot) && ((atomic_load(&s->state) != EMU_SLOT_LIVE) || !emu_slot_alive(s))) {
         return NULL;
@@ -131,17 +134,58 @@ bool emu_peer_process_alive(const struct emu_peer_process *p)
 }
 
 /* The process has ended: every operation towards its VCQs sees a new generation.
- * The first who notices does it for all peers, in the dead process' segment. */
+ * The first who notices does it for all peers, unless its slot was given away already. */
 void emu_peer_process_lost(struct emu_peer_process *p)
 {
     if (atomic_exchange(&p->dead, true)) {
         return;
     }
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        uint32_t gen = atomic_load(&p->shm->vcq[i].gen);
-        if (gen & 1) {
-            atomic_compare_exchange_strong(&p->shm->vcq[i].gen, &gen, gen + 1);
+        uint32_t gen = atomic_load(&emu_g.control->vcq_gen[p->slot][i]);
+        /* in this order: a generation that was there while the slot was still its own is not
+         * that of a VCQ of the next owner, and does not come again */
+        if ((gen & 1) && (__atomic_load_n(&emu_g.control->slot[p->slot].gen, __ATOMIC_SEQ_CST) == p->gen)) {
+            atomic_compare_exchange_strong(&emu_g.control->vcq_gen[p->slot][i], &gen, gen + 1);
         }
+    }
+}
+
+static void mappings_free(struct emu_peer_process *p);
+
+void emu_peer_processes_clean(void)
+{
+    struct emu_peer_process **link = &emu_g.procs, *p;
+
+    while ((p = *link) != NULL) {
+        if (atomic_load(&p->dead) && (p->pidfd >= 0)) {
+            close(p->pidfd);
+            p->pidfd = -1;
+        }
+        if (!atomic_load(&p->dead) || (atomic_load(&p->users) != 0)) {
+            link = &p->next;
+            continue;
+        }
+        *link = p->next;
+        mappings_free(p);
+        munmap(p->shm, EMU_STAGS_OFF);
+        close(p->seg_fd);
+        if (p->mem_fd >= 0) {
+            close(p->mem_fd);
+        }
+        if (p->conn_fd >= 0) {
+            close(p->conn_fd);
+        }
+        free(p->segs);
+        free(p);
+    }
+}
+
+/* A peer of the process is gone; with the last one of a dead process all that is kept
+ * of it can go. */
+static void process_leave(struct emu_peer_process *p)
+{
+    if (atomic_fetch_sub(&p->users, 1) == 1) {
+        emu_service_wake();
     }
 }
 
@@ -165,16 +209,49 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
 
 /* Files are mapped whole, and those of moved memory are large, and sparse: they are not to
  * take more than a quarter of the addresses, which end not far above the stack (lock held). */
+static uint64_t room_taken;
+
 static bool room_for(uint64_t size)
 {
-    static uint64_t mapped;
-    char            here;
+    char here;
 
-    if ((size > UINT64_MAX / 8) || (mapped + size > (uintptr_t)&here / 4)) {
-        return false;
+    return (size <= UINT64_MAX / 8) && (room_taken + size <= (uintptr_t)&here / 4);
+}
+
+/* All of them, those that others have taken the place of, too (lock held) */
+static void mappings_free(struct emu_peer_process *p)
+{
+    while (p->mappings != NULL) {
+        struct emu_peer_mapping *m = p->mappings;
+
+        p->mappings = m->next;
+        room_taken -= m->room;
+        emu_fault_unguard(m->base);
+        munmap(m->base, m->size);
+        free(m);
     }
-    mapped += size;
-    return true;
+}
+
+/* Map the file of a memfd of the peer; NULL: no room, no memory */
+static void *mapping_make(struct emu_peer_process *p, int fd, uint64_t size, bool writable, bool moved)
+{
+    struct emu_peer_mapping *m = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
+    void                    *base;
+
+    if (m == NULL) {
+        return NULL;
+    }
+    base = mmap(NULL, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) {
+        free(m);
+        return NULL;
+    }
+    *m          = (struct emu_peer_mapping){.base = base, .size = size, .room = moved ? size : 0, .next = p->mappings};
+    p->mappings = m;
+    room_taken += m->room;
+    emu_fault_guard(fd, base, size);
+    madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
+    return base;
 }
 
 /* Where a memfd of the peer is mapped here; NULL: it can't be */
@@ -209,15 +286,8 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
         return NULL;
     }
     if (!fstat(fd, &st) && (st.st_dev == shared->dev) && (st.st_ino == shared->ino) && (atomic_load(&shared->gen) == gen) &&
-        ((uint64_t)st.st_size >= need) && ((e->kind != EMU_MEM_MOVED) || room_for((uint64_t)st.st_size))) {
-        base = mmap(NULL, (size_t)st.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE,
-                    fd, 0);
-        if (base == MAP_FAILED) {
-            base = NULL;
-        } else {
-            emu_fault_guard(fd, base, (uint64_t)st.st_size);
-            madvise(base, (size_t)st.st_size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
-        }
+        ((uint64_t)st.st_size >= need)) {
+        base = mapping_make(proc, fd, (uint64_t)st.st_size, writable, e->kind == EMU_MEM_MOVED);
     }
     close(fd);
     if (base != NULL) {
@@ -227,10 +297,8 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
          * is let go. */
         if ((seg->base != NULL) && (seg->gen != gen)) {
             emu_fault_unguard(seg->base);
-            if (mmap(seg->base, seg->size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-                munmap(seg->base, seg->size);
-            }
+            (void)!mmap(seg->base, seg->size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         }
         seg->base     = base;
         seg->size     = (uint64_t)st.st_size;
@@ -321,9 +389,9 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
             r->dbegin += copy.head;
             r->dspan -= (uint64_t)copy.head + copy.tail;
             if (need >= copy.seg_off) {
-                pthread_mutex_lock(&emu_g.lock);
+                emu_lock(&emu_g.lock);
                 seg = peer_segment(peer->proc, &copy, writable, need);
-                pthread_mutex_unlock(&emu_g.lock);
+                emu_unlock(&emu_g.lock);
             }
         }
         if (seg != NULL) {
@@ -358,11 +426,11 @@ int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
     const struct emu_stag *e = &peer->stags[r->tag % EMU_NUM_STAGS];
 
     emu_fault_seen = 0;
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     if ((peer->proc->segs != NULL) && (e->seg < EMU_MAX_SEGS)) {
         peer->proc->segs[e->seg].cut_off = true;
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     r->tag = EMU_NO_TAG; /* translated again, by system calls this time */
     return UTOFU_ERR_MRQ_RMT_MEMORY;
 }
@@ -405,6 +473,7 @@ static void peer_free(struct emu_peer *peer)
             free(peer->regions[i]);
         }
     }
+    process_leave(peer->proc);
     free(peer);
 }
 
@@ -462,6 +531,24 @@ static void peer_forget(struct emu_vcq *vcq, struct emu_peer *peer)
     }
 }
 
+#define FORGET_MOST 16u /* at a time: that keeps up with those that come */
+
+/* Whoever talks to ever new VCQs is not to keep what it has of those that are gone: nobody
+ * may name them again. */
+static void peers_forget_gone(struct emu_vcq *vcq)
+{
+    struct emu_peer *next;
+    unsigned         n = 0;
+
+    for (struct emu_peer *p = vcq->peers; (p != NULL) && (n < FORGET_MOST); p = next) {
+        next = p->next;
+        if (atomic_load_explicit(p->gen_p, memory_order_acquire) != p->gen) {
+            peer_forget(vcq, p);
+            n++;
+        }
+    }
+}
+
 void emu_peers_bury(struct emu_vcq *vcq)
 {
     while (vcq->graveyard != NULL) {
@@ -491,9 +578,12 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
     if (peer == NULL) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     proc = emu_peer_process_get(EMU_VCQ_OWNER_SLOT(owner));
-    pthread_mutex_unlock(&emu_g.lock);
+    if (proc != NULL) {
+        atomic_fetch_add(&proc->users, 1); /* it stays while the peer does */
+    }
+    emu_unlock(&emu_g.lock);
     if (proc == NULL) {
         free(peer);
         return UTOFU_ERR_MRQ_PEER;
@@ -502,15 +592,19 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
     peer->proc  = proc;
     peer->vcq   = index;
     peer->block = &proc->shm->vcq[index];
-    peer->gen_p = &peer->block->gen;
+    peer->gen_p = &emu_g.control->vcq_gen[proc->slot][index];
     peer->gen   = atomic_load_explicit(peer->gen_p, memory_order_acquire);
-    if (!(peer->gen & 1) || (peer->block->vcq_id != canon)) {
+    /* the slot may have been given away since: then that generation is another process' */
+    if (!(peer->gen & 1) || (peer->block->vcq_id != canon) ||
+        (__atomic_load_n(&emu_g.control->slot[proc->slot].gen, __ATOMIC_ACQUIRE) != proc->gen)) {
+        process_leave(proc);
         free(peer);
         return UTOFU_ERR_MRQ_PEER;
     }
     peer->stags = mmap(NULL, EMU_STAGS_SIZE, PROT_READ, MAP_SHARED, proc->seg_fd,
                        (off_t)(EMU_STAGS_OFF + index * EMU_STAGS_SIZE));
     if (peer->stags == MAP_FAILED) {
+        process_leave(proc);
         free(peer);
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
@@ -561,6 +655,7 @@ again:
         }
     }
     if (peer == NULL) {
+        peers_forget_gone(vcq);
         code = peer_create(vcq, &name, canon, &peer);
         if (code != UTOFU_SUCCESS) {
             return code;

@@ -6,12 +6,14 @@
  * kept, is the cheaper way; above, process_vm_writev.  Both go on while the target
  * is stopped.  A copy by the kernel becomes visible in any order within a page, so where
  * an order is promised the source of a put is cut, one piece being copied after the
- * other, and what a get brings is copied once more, by us.
+ * other, and what a get brings is copied once more, by us.  No function is called that is a
+ * cancellation point: the VCQ may be locked.
  */
 #include "emu_copy.h"
 #include "emu_path.h"
 
 #include <errno.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -99,7 +101,7 @@ static int write_private(struct emu_peer *peer, uint64_t addr, const char *src, 
     while (done < n) {
         end = piece_end(addr, done, n, order);
         while (done < end) {
-            ssize_t k = pwrite(fd, src + done, end - done, (off_t)(addr + done));
+            ssize_t k = syscall(SYS_pwrite64, fd, src + done, end - done, (off_t)(addr + done));
             if (k <= 0) {
                 /* 0: the process has ended, or is another program by now */
                 return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
@@ -137,7 +139,7 @@ static int read_unordered(struct emu_peer *peer, uint64_t addr, char *dst, size_
         }
     }
     while (done < n) {
-        ssize_t k = pread(fd, dst + done, n - done, (off_t)(addr + done));
+        ssize_t k = syscall(SYS_pread64, fd, dst + done, n - done, (off_t)(addr + done));
         if (k <= 0) {
             return (k == 0) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
         }

@@ -2,10 +2,12 @@
 /* emu_procfs.c - is a process alive, stopped, and still the one that was met? */
 #include "emu_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the kernel says of a process.  Asked of its first thread, because emulators
@@ -16,6 +18,7 @@ struct process_stat {
     uint64_t start; /* clock ticks since boot */
 };
 
+/* false: errno says why */
 static bool process_stat(pid_t pid, struct process_stat *stat_p)
 {
     char    path[64], buf[1024], *p, *fields[23];
@@ -30,6 +33,7 @@ static bool process_stat(pid_t pid, struct process_stat *stat_p)
     n = read(fd, buf, sizeof(buf) - 1);
     close(fd);
     if (n <= 0) {
+        errno = ESRCH;
         return false;
     }
     buf[n] = '\0';
@@ -40,6 +44,7 @@ static bool process_stat(pid_t pid, struct process_stat *stat_p)
         fields[field] = p;
     }
     if (p == NULL) {
+        errno = ESRCH;
         return false;
     }
     stat_p->state   = *fields[3];
@@ -62,13 +67,34 @@ bool emu_process_stopped(pid_t pid)
     return process_stat(pid, &stat) && ((stat.state == 'T') || (stat.state == 't'));
 }
 
+/* Does the process have the segment of the slot?  exec closes it, and leaves pid and start. */
+static bool has_segment(const struct emu_proc_slot *slot)
+{
+    struct stat st;
+    char        path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)slot->pid, slot->seg_fd);
+    if (stat(path, &st)) {
+        return errno != ENOENT; /* not for us to see */
+    }
+    return (st.st_dev == slot->seg_dev) && (st.st_ino == slot->seg_ino);
+}
+
 bool emu_slot_alive(const struct emu_proc_slot *slot)
 {
     struct process_stat stat;
 
-    if (!process_stat(slot->pid, &stat) || (stat.start != slot->start_time)) {
+    if (!process_stat(slot->pid, &stat)) {
+        /* What is out of descriptors, or memory, is this process: no reason to take what a
+         * living one has. */
+        return (errno != ENOENT) && (errno != ESRCH);
+    }
+    if (stat.start != slot->start_time) {
         return false;
     }
-    /* the first thread may be gone while others go on */
-    return ((stat.state != 'Z') && (stat.state != 'X')) || (stat.threads > 1);
+    /* the first thread may be gone while others go on: then nobody sees its descriptors */
+    if ((stat.state == 'Z') || (stat.state == 'X')) {
+        return stat.threads > 1;
+    }
+    return has_segment(slot);
 }

@@ -199,20 +199,32 @@ bool emu_queue_quiet(struct emu_vcq *vcq)
     return quiet && ((vcq->wire != NULL) ? !emu_wire_tcq_ready(vcq) : (vcq->tcq_head == vcq->tcq_tail));
 }
 
-/* Counting takes long when there is much: now and then, and after every pause */
-static bool check_is_due(struct emu_vcq *vcq)
+static uint64_t microseconds(clockid_t clock)
 {
     struct timespec ts;
-    uint64_t        now;
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    now = (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
-    if ((now - vcq->counted_at < 1000) && (++vcq->counted_polls < 256)) {
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
+#define COUNT_SHARE 8u /* counting takes no more than one part in so many */
+
+/* Does the queue hold more than `limit`?  Counting takes long when there is much: so now and
+ * then, and after every pause, but the longer it took, and the more there was, the later again. */
+static bool overflown(struct emu_vcq *vcq, size_t limit)
+{
+    uint64_t now = microseconds(CLOCK_MONOTONIC), before;
+
+    if ((now - vcq->counted_at < 1000 + COUNT_SHARE * vcq->count_took) &&
+        (++vcq->counted_polls < 256 + vcq->counted / COUNT_SHARE)) {
         return false;
     }
-    vcq->counted_at    = now;
+    before             = microseconds(CLOCK_THREAD_CPUTIME_ID); /* no part of it: waits for a CPU */
+    vcq->counted       = mrq_unread(vcq);
+    vcq->count_took    = microseconds(CLOCK_THREAD_CPUTIME_ID) - before;
+    vcq->counted_at    = microseconds(CLOCK_MONOTONIC);
     vcq->counted_polls = 0;
-    return true;
+    return vcq->counted > limit;
 }
 
 /* The same for a special VCQ (locked) */
@@ -224,8 +236,8 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     int                 code = UTOFU_ERR_NOT_FOUND;
 
     /* the strict mode counts the notices of all senders together, as an MRQ does */
-    if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) && check_is_due(vcq) &&
-        (mrq_unread(vcq) > ((limit != 0) ? limit : vcq->mrq_entries))) {
+    if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
+        overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
         emu_async_error("MRQ Overflow", vcq);
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
@@ -447,14 +459,14 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     if (count == NULL) {
         return UTOFU_ERR_INVALID_POINTER;
     }
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         struct emu_vcq *v = emu_g.vcq[i];
         if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
             n += emu_toq_unread(v);
         }
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     *count = n;
     return UTOFU_SUCCESS;
 }

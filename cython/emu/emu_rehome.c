@@ -24,7 +24,11 @@
  *
  * Whole pages are moved, with what else is on them; beside other threads only those that are
  * registered as a whole.  The memfd is sparse.  Pages that hang together have a slot of it, far
- * longer than what may be in it, so that a mapping that grows (mremap) does not reach another's.
+ * longer than what may be in it, and as far as can be from the others, so that a mapping that
+ * grows (mremap) does not reach another's.
+ *
+ * Nothing of the file is given back, and no slot is used again, but where /proc/self/maps says
+ * that nothing shows it.
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
@@ -43,13 +47,14 @@
 #include <unistd.h>
 
 #define SLOTS         256u
-#define SLOT_SIZE     ((uint64_t)256 << 20)
+#define SLOT_SIZE     ((uint64_t)1 << 30) /* of addresses: peers map all of the file */
 #define SLOT_FIRST    ((uint64_t)64 << 20)   /* where in it the first page is; others come before and behind */
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
+#define CLOSED        "/proc is closed to the process"
 
 struct slot {
     uintptr_t first; /* page, at SLOT_FIRST; the mappings say what else is there */
@@ -107,7 +112,7 @@ static void next_registered(uintptr_t lo, uintptr_t hi, uintptr_t *from_p, uintp
     uintptr_t page = page_size();
 
     *from_p = *to_p = hi;
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     for (unsigned v = 0; v < EMU_MAX_VCQS; v++) {
         const struct emu_vcq *vcq = emu_g.vcq[v];
 
@@ -121,7 +126,7 @@ static void next_registered(uintptr_t lo, uintptr_t hi, uintptr_t *from_p, uintp
             }
         }
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     if (seen > STAGS_MAX) { /* all of it, for all we know */
         *from_p = lo;
         *to_p   = hi;
@@ -143,16 +148,15 @@ static bool home_open(void)
     struct stat st;
 
     if (home.fd == -1) {
-        home.fd = memfd_create("utofu-emu-home", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if ((home.fd >= 0) && (ftruncate(home.fd, (off_t)(SLOTS * SLOT_SIZE)) ||
-                               fcntl(home.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
-                               fstat(home.fd, &st))) {
+        home.fd = emu_memfd("utofu-emu-home", SLOTS * SLOT_SIZE);
+        if ((home.fd >= 0) && fstat(home.fd, &st)) {
             close(home.fd);
             home.fd = -1;
         }
         if (home.fd >= 0) {
             home.dev = st.st_dev;
             home.ino = st.st_ino;
+            emu_vma_keep();
         } else {
             home.fd = -2;
         }
@@ -160,8 +164,18 @@ static bool home_open(void)
     return home.fd >= 0;
 }
 
-/* The first of our mappings that ends after `after` and begins before `before` */
-static bool next_mapping(uintptr_t after, uintptr_t before, struct emu_mapping *m)
+/* The descriptor of the file; -1: the program has closed it, and its number may be another's */
+static int home_fd(void)
+{
+    struct stat st;
+
+    return ((home.fd >= 0) && !fstat(home.fd, &st) && (st.st_dev == home.dev) && (st.st_ino == home.ino)) ? home.fd :
+                                                                                                            -1;
+}
+
+/* The first of our mappings that ends after `after` and begins before `before`.  1: there is
+ * one, 0: there is none, -1: nobody can say. */
+static int next_mapping(uintptr_t after, uintptr_t before, struct emu_mapping *m)
 {
     return emu_vma_of_file(home.dev, home.ino, after, before, m);
 }
@@ -177,9 +191,30 @@ static bool in_place(const struct emu_mapping *m)
     return home.slot[slot_of(m)].used && (m->off == slot_offset(slot_of(m), m->begin));
 }
 
-static void punch(uint64_t off, uint64_t n)
+static bool see_slots(const struct emu_mapping *m, void *arg)
 {
-    fallocate(home.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
+    uint64_t last = (m->off + (m->end - m->begin) - 1) / SLOT_SIZE;
+
+    for (uint64_t i = slot_of(m); (i <= last) && (i < SLOTS); i++) {
+        ((bool *)arg)[i] = true;
+    }
+    return true;
+}
+
+/* The slots that mappings reach into, wherever they are; false: nobody can say */
+static bool slots_shown(bool shown[SLOTS])
+{
+    memset(shown, 0, SLOTS * sizeof(*shown));
+    return emu_vma_each_of_file(home.dev, home.ino, 0, UINTPTR_MAX, see_slots, shown);
+}
+
+/* Where the slot after slot i begins that is used: what it has may have grown up to there. */
+static unsigned slot_end(unsigned i)
+{
+    do {
+        i++;
+    } while ((i < SLOTS) && !home.slot[i].used);
+    return i;
 }
 
 /* What of [lo, hi) is there, and not registered, becomes private. */
@@ -194,14 +229,14 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
         next_registered(at, hi, &from, &to);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         emu_rehome_hold();
-        for (; (at < from) && next_mapping(at, from, &m); at = m.end) {
+        for (; (at < from) && (next_mapping(at, from, &m) == 1); at = m.end) {
             if (m.begin < at) {
                 m.off += at - m.begin;
                 m.begin = at;
             }
             m.end = (m.end < from) ? m.end : from;
-            if (!emu_rehome_runs_on(m.begin, m.end) && emu_rehome_move_out(home.fd, m, threads)) {
-                punch(m.off, m.end - m.begin);
+            if (!emu_rehome_runs_on(m.begin, m.end)) {
+                emu_rehome_move_out(home_fd(), m, threads, true);
             }
         }
         emu_rehome_release();
@@ -214,19 +249,23 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
  * unmapping it just now. */
 static void slot_leave(unsigned i, bool alone)
 {
-    struct emu_mapping m    = {0};
-    bool               left = false;
+    struct emu_mapping m   = {0};
+    unsigned           end = slot_end(i);
+    bool               shown[SLOTS], left = false;
 
-    while (!left && next_mapping(m.end, UINTPTR_MAX, &m)) {
-        if (slot_of(&m) == i) {
-            if (alone) {
-                go_back(m.begin, m.end, false);
-            }
-            left = next_mapping(m.begin, m.end, &m);
+    while (alone && (next_mapping(m.end, UINTPTR_MAX, &m) == 1)) {
+        if ((slot_of(&m) >= i) && (slot_of(&m) < end)) {
+            go_back(m.begin, m.end, false);
         }
     }
+    if (!slots_shown(shown)) {
+        return;
+    }
+    for (unsigned k = i; k < end; k++) {
+        left = left || shown[k];
+    }
     if (!left) {
-        punch(i * SLOT_SIZE, SLOT_SIZE);
+        emu_rehome_punch(home_fd(), i * SLOT_SIZE, (end - i) * SLOT_SIZE);
         home.slot[i].used = false;
         home.used--;
         home.waiting--;
@@ -235,17 +274,18 @@ static void slot_leave(unsigned i, bool alone)
 
 /* ------------------------------------------------------------------ registration */
 
-/* The slot that has some of [lo, hi) already; -1: none */
+/* The slot that has some of [lo, hi) already; -1: none, -2: nobody can say */
 static int slot_find(uintptr_t lo, uintptr_t hi)
 {
-    struct emu_mapping m = {.end = lo};
+    struct emu_mapping m   = {.end = lo};
+    int                ret = 0;
 
-    while ((home.used != 0) && next_mapping(m.end, hi, &m)) {
+    while ((home.used != 0) && ((ret = next_mapping(m.end, hi, &m)) == 1)) {
         if (in_place(&m)) {
             return (int)slot_of(&m);
         }
     }
-    return -1;
+    return (ret < 0) ? -2 : -1;
 }
 
 /* What is to be registered, and whether it can be moved, which is asked once */
@@ -262,6 +302,8 @@ static const char *against(struct wish *wish)
     if (!wish->asked) {
         wish->asked   = true;
         wish->against = !affordable() ? "moving has taken too much time" :
+                        ((home.fd >= 0) && (home_fd() < 0)) ?
+                                        "the program has closed the memfd" :
                                         emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
     }
     if ((wish->against == NULL) && wish->threads) {
@@ -300,7 +342,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     }
     done = emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
     if (done < hi) {
-        punch(slot_offset(i, done), hi - done);
+        emu_rehome_punch(home_fd(), slot_offset(i, done), hi - done);
         return "there is no memory, or it can't be held still";
     }
     return NULL;
@@ -311,9 +353,15 @@ static void slot_fill(unsigned i, struct wish *wish, const char **why_p)
 {
     struct emu_mapping m;
     uintptr_t          at, gap, hi = wish->hi;
+    int                ret;
 
     for (at = wish->lo; at < hi; at = m.end) {
-        if (!next_mapping(at, hi, &m)) {
+        ret = next_mapping(at, hi, &m);
+        if (ret < 0) {
+            *why_p = CLOSED;
+            return;
+        }
+        if (ret == 0) {
             m = (struct emu_mapping){.begin = hi, .end = hi};
         }
         gap = (m.begin > at) ? m.begin : at;
@@ -323,19 +371,21 @@ static void slot_fill(unsigned i, struct wish *wish, const char **why_p)
     }
 }
 
-/* The longest piece of [addr, addr + size) that the slot has where it was put */
+/* The longest piece of [addr, addr + size) that the slot has where it was put, not beyond it */
 static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_window *w)
 {
     struct emu_mapping m   = {.end = addr};
     uintptr_t          run = 0, end = 0, to; /* pieces that touch */
+    uintptr_t          last = home.slot[i].first + (SLOT_SIZE - SLOT_FIRST);
 
-    *w = (struct emu_window){.begin = addr, .end = addr, .dev = home.dev, .ino = home.ino};
-    while (next_mapping(m.end, addr + size, &m)) {
+    *w   = (struct emu_window){.begin = addr, .end = addr, .dev = home.dev, .ino = home.ino};
+    last = (addr + size < last) ? addr + size : last;
+    while (next_mapping(m.end, addr + size, &m) == 1) {
         if (in_place(&m) && (slot_of(&m) == i)) {
             run = ((m.begin == end) && (run != 0)) ? run : (m.begin > addr) ? m.begin : addr;
             end = m.end;
-            to  = (end < addr + size) ? end : addr + size;
-            if (to - run > w->end - w->begin) {
+            to  = (end < last) ? end : last;
+            if ((to > run) && (to - run > w->end - w->begin)) {
                 w->begin = run;
                 w->end   = to;
             }
@@ -345,9 +395,41 @@ static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_wind
     return w->end > w->begin;
 }
 
+/* A slot that is free, and far from those that are not; among equals, the one that was left
+ * longest ago: somebody may be late with a put to it.  -1: there is none */
+static int slot_choose(void)
+{
+    bool     taken[SLOTS];
+    unsigned room[SLOTS], run, most = 0; /* slots between it and the next one that is taken */
+
+    if (!slots_shown(taken)) {
+        return -1;
+    }
+    run = SLOTS;
+    for (unsigned i = 0; i < SLOTS; i++) { /* what the one before it may grow by */
+        taken[i] = taken[i] || home.slot[i].used;
+        room[i]  = taken[i] ? 0 : run;
+        run      = taken[i] ? 1 : run + 1;
+    }
+    run = 1;
+    for (unsigned i = SLOTS; i-- > 0;) { /* and it itself */
+        room[i] = (room[i] < run) ? room[i] : run;
+        run     = taken[i] ? 1 : run + 1;
+        most    = (room[i] > most) ? room[i] : most;
+    }
+    for (unsigned k = 0; (most != 0) && (k < SLOTS); k++) {
+        unsigned i = (home.next + k) % SLOTS;
+
+        if (!taken[i] && (room[i] >= most / 2)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
 static int slot_new(struct wish *wish, const char **why_p)
 {
-    unsigned i;
+    int i;
 
     *why_p = (wish->hi - wish->lo > HOME_MAX) ? "it is too large" :
              (home.used == SLOTS)             ? "there are too many" :
@@ -358,19 +440,27 @@ static int slot_new(struct wish *wish, const char **why_p)
         return -1;
     }
     home.begun = home.begun ? home.begun : now();
-    do { /* the one that was left longest ago: somebody may be late with a put to it */
-        i = home.next++ % SLOTS;
-    } while (home.slot[i].used);
+    i          = slot_choose();
+    if (i < 0) {
+        *why_p = "there is no place that is known to be free";
+        return -1;
+    }
+    emu_rehome_punch(home.fd, (unsigned)i * SLOT_SIZE, SLOT_SIZE); /* the end of one that grew, and went */
+    home.next    = (unsigned)i + 1;
     home.slot[i] = (struct slot){wish->lo, 0, true};
     home.used++;
     home.waiting++; /* until it has a reference */
-    return (int)i;
+    return i;
 }
 
 static int get(struct wish *wish, struct emu_window *w, const char **why_p)
 {
     int i = slot_find(wish->lo, wish->hi);
 
+    if (i == -2) {
+        *why_p = CLOSED;
+        return -1;
+    }
     if (i < 0) {
         i = slot_new(wish, why_p);
     }
@@ -435,7 +525,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         return;
     }
     start = now();
-    if ((home.waiting != 0) || (i >= 0) || next_mapping(lo, hi, &m)) {
+    if ((home.waiting != 0) || (i >= 0) || (next_mapping(lo, hi, &m) != 0)) {
         may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
     }
     if (may) {
@@ -459,7 +549,11 @@ int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 void emu_rehome_fork_prepare(void)
 {
     emu_rehome_hold();
-    if ((home.used != 0) && pipe2(home.child, O_CLOEXEC)) {
+    if ((home.used == 0) || !pipe2(home.child, O_CLOEXEC)) {
+        return;
+    }
+    emu_vma_let_go(); /* for that there were two */
+    if (pipe2(home.child, O_CLOEXEC)) {
         emu_message("fork: no pipe (%s): registered memory is not the child's own at once", strerror(errno));
         home.child[0] = home.child[1] = -1;
     }
@@ -477,28 +571,40 @@ void emu_rehome_fork_parent(void)
         }
         close(home.child[0]);
         home.child[0] = home.child[1] = -1;
+        emu_vma_keep();
     }
 }
 
 void emu_rehome_fork_child(void)
 {
     struct emu_mapping m = {0};
+    int                fd, ret;
 
     emu_rehome_release(); /* the one thread that there is took it */
     emu_freeze_fork_child();
+    emu_vma_fork_child();
     if (home.fd < 0) {
         return;
     }
-    while (next_mapping(m.end, UINTPTR_MAX, &m)) {
-        if (!emu_rehome_move_out(home.fd, m, false)) {
+    if (home.child[0] >= 0) {
+        close(home.child[0]); /* there may be no other descriptor to look with */
+    }
+    fd = home_fd();
+    while ((ret = next_mapping(m.end, UINTPTR_MAX, &m)) == 1) {
+        if (!emu_rehome_move_out(fd, m, false, false)) {
             /* what it wrote would be its parent's, too */
             emu_message("fork: no memory for %zu bytes of the child's own", (size_t)(m.end - m.begin));
             abort();
         }
     }
-    close(home.fd);
-    if (home.child[0] >= 0) {
-        close(home.child[0]);
+    if ((ret < 0) && (home.used != 0)) {
+        emu_message("fork: /proc/self/maps can't be read, so registered memory can't be the child's own");
+        abort();
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (home.child[1] >= 0) {
         close(home.child[1]);
     }
     memset(&home, 0, sizeof(home));

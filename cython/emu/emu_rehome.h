@@ -21,9 +21,11 @@ bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
 /* emu_rehome_move.c: pages [lo, hi) go to off of the file, which is mapped over them.  Returns
  * where it ended. */
 uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
-/* A mapping of the file is replaced by a private copy, from its begin on.  No signal handler may
+/* A mapping of the file is replaced by a private copy, from its begin on; fd -1: there is no
+ * descriptor of the file any more.  ours: the file gives the memory back.  No signal handler may
  * run, and emu_rehome_hold is needed, or there is no other thread. */
-bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads);
+bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours);
+void emu_rehome_punch(int fd, uint64_t off, uint64_t n);
 
 /* emu_freeze.c: from the one to the other whoever writes to the pages [at, at + n) waits,
  * other threads as well as the kernel for them.  The caller, who must not write there,

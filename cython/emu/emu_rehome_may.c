@@ -4,6 +4,7 @@
  * pages, nor what the caller and the kernel write meanwhile.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 #include "emu_rehome.h"
 
 #include <dirent.h>
@@ -102,7 +103,8 @@ const char *emu_rehome_against(bool threads_ok, bool *threads_p)
     if (status_field(text, "\nVmPin:") != 0) {
         return "a driver has pinned memory";
     }
-    if ((status_field(text, "\nVmLck:") != 0) && !emu_g.env.mlock_memory) {
+    /* what is locked for a registration is locked again after the move, but no other memory is */
+    if ((unsigned long)status_field(text, "\nVmLck:") > emu_swap_locked() / 1024) { /* -1: not known */
         return "memory is locked";
     }
     /* contexts of aio on the whole machine: mostly none, and then there is none of ours */

@@ -6,9 +6,11 @@
 #include "emu_internal.h"
 #include "emu_rehome.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define CHUNK ((size_t)1 << 20) /* copied before the old pages are given back */
@@ -28,16 +30,17 @@ void emu_rehome_release(void)
 /* n bytes of the process at `at` go to the file. */
 static bool copy_in(int fd, uintptr_t at, size_t n, uint64_t off)
 {
-    size_t done = 0;
+    struct emu_file_size f;
+    size_t               done = 0;
+    long                 k    = 1;
 
-    while (done < n) {
-        long k = syscall(SYS_pwrite64, fd, at + done, n - done, (long)(off + done));
-        if (k <= 0) {
-            return false;
-        }
-        done += (size_t)k;
+    emu_file_size_begin(&f);
+    while ((done < n) && (k > 0)) {
+        k = syscall(SYS_pwrite64, fd, at + done, n - done, (long)(off + done));
+        done += (k > 0) ? (size_t)k : 0;
     }
-    return true;
+    emu_file_size_end(&f);
+    return done == n;
 }
 
 /* Copy, then map over it, so much at a time; frozen, when there are threads.  Returns where it
@@ -74,13 +77,28 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
     return at;
 }
 
+void emu_rehome_punch(int fd, uint64_t off, uint64_t n)
+{
+    if (fd >= 0) {
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
+    }
+}
+
+/* n bytes of the mapping, from at on; without a descriptor only what may be read there */
+static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t at, char *copy, size_t n)
+{
+    struct iovec lcl = {copy, n}, own = {(char *)m->begin + at, n};
+
+    return (fd >= 0) ? pread(fd, copy, n, (off_t)(m->off + at)) : process_vm_readv(getpid(), &lcl, 1, &own, 1, 0);
+}
+
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
 static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy)
 {
     size_t done = 0;
 
     while (done < n) {
-        ssize_t k = pread(fd, copy + done, n - done, (off_t)(m->off + done));
+        ssize_t k = read_mapping(fd, m, done, copy + done, n - done);
         if (k <= 0) {
             return false;
         }
@@ -90,8 +108,8 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);
 }
 
-/* So much at a time, so that nobody waits for long */
-bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads)
+/* So much at a time, so that nobody waits for long, and no more is needed than that */
+bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
 {
     while (m.begin < m.end) {
         size_t n    = (m.end - m.begin < CHUNK) ? m.end - m.begin : CHUNK;
@@ -112,6 +130,9 @@ bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads)
         if (!ok) {
             syscall(SYS_munmap, copy, n);
             return false;
+        }
+        if (ours) {
+            emu_rehome_punch(fd, m.off, n);
         }
         m.begin += n;
         m.off += n;

@@ -8,10 +8,24 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+static bool owner_is_gone(uint64_t owner)
+{
+    const struct emu_proc_slot *s = &emu_g.control->slot[EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS];
+
+    return (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
+}
+
+/* A producer that is still there does not know yet that we go, and would write, and close, what
+ * is somebody else's by then: it gives the lane back when it closes it. */
 void emu_lane_release(struct emu_lane *lane)
 {
+    uint32_t open = EMU_LANE_OPEN;
+
     lane->vcq_gen = 0;
-    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+    if (owner_is_gone(atomic_load(&lane->owner)) ||
+        !atomic_compare_exchange_strong(&lane->state, &open, EMU_LANE_LEFT)) {
+        emu_lane_give_back(lane);
+    }
     munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
 }
 
@@ -76,13 +90,6 @@ static bool lane_add(struct emu_vcq *vcq, uint32_t index, uint32_t *next_p)
     return true;
 }
 
-static bool owner_is_gone(uint64_t owner)
-{
-    const struct emu_proc_slot *s = &emu_g.control->slot[EMU_LANE_OWNER_SLOT(owner) % EMU_MAX_PROCS];
-
-    return (atomic_load(&s->state) != EMU_SLOT_LIVE) || ((s->gen & 0xffffffu) != EMU_LANE_OWNER_GEN(owner));
-}
-
 /* Drop the lanes of senders that are gone and whose notices were all read: of the
  * next `most` lanes. */
 static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
@@ -92,7 +99,7 @@ static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
         struct emu_rx_lane *rx = &vcq->lanes[i];
 
         vcq->drop_at = i + 1;
-        if (!atomic_load_explicit(&rx->lane->closed, memory_order_acquire) &&
+        if ((atomic_load_explicit(&rx->lane->state, memory_order_acquire) != EMU_LANE_CLOSED) &&
             !owner_is_gone(atomic_load(&rx->lane->owner))) {
             continue;
         }
@@ -113,34 +120,70 @@ static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
     }
 }
 
-/* All lanes of this process were used at one time: give back those towards us whose
- * producers died before they announced them. */
-static void lanes_reclaim(struct emu_vcq *vcq)
-{
-    lanes_drop_closed(vcq, vcq->num_lanes);
-    for (uint32_t i = 0; i < EMU_MAX_LANES; i++) {
-        struct emu_lane *lane;
-        uint64_t         owner;
+#define DROP_LOOKS    32u  /* lanes examined by one refresh, and two for each new one, to keep up */
+#define RECLAIM_LOOKS 128u /* the same when lanes are scarce */
 
-        if ((vcq->lane_pos != NULL) && (vcq->lane_pos[i] != 0)) {
-            continue;
-        }
-        lane = emu_lane_map(emu_g.seg_fd, i, emu_g.env.lane_entries, emu_g.env.mrq_entries_session);
-        if (lane == NULL) {
-            return;
-        }
-        owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
-        /* nothing is announced: then this was not, and will not be */
-        if ((owner != 0) && (lane->vcq == vcq->index) && (lane->vcq_gen == vcq->gen) && owner_is_gone(owner) &&
-            (atomic_load(&vcq->block->announced) == 0)) {
-            emu_lane_release(lane);
-        } else {
-            munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
-        }
+/* Does nobody look at the lane, nor will?  Its producer is done with it, and did not come to
+ * announce it, or its consumer went before it heard of it.  Who walks the stack of a VCQ
+ * finds the lanes through each other, so none is given back that may be in one. */
+static bool lane_is_lost(const struct emu_vcq *vcq, struct emu_lane *lane)
+{
+    uint64_t owner  = atomic_load_explicit(&lane->owner, memory_order_acquire);
+    bool     closed = atomic_load_explicit(&lane->state, memory_order_acquire) == EMU_LANE_CLOSED;
+    bool     gone   = (owner != 0) && owner_is_gone(owner), lost;
+    uint32_t target;
+
+    if ((owner == 0) || (!gone && !closed)) {
+        return false;
     }
+    target = __atomic_load_n(&lane->vcq, __ATOMIC_RELAXED);
+    if (target != vcq->index) {
+        /* of a VCQ that is there: that one's to judge */
+        lost = (target >= EMU_MAX_VCQS) || !atomic_load(&emu_g.shm->vcq[target].taken);
+    } else {
+        /* Ours, or of one that had our place before.  What was closed was announced, so if it
+         * is ours we have it, or shall.  After that: nothing is announced now, and by this
+         * producer nothing will be. */
+        lost = (gone || (lane->vcq_gen != vcq->gen)) && (atomic_load(&vcq->block->announced) == 0);
+    }
+    /* another VCQ may have given it back meanwhile, and then it is somebody else's */
+    atomic_thread_fence(memory_order_acquire);
+    return lost && (atomic_load(&lane->owner) == owner);
 }
 
-#define DROP_LOOKS 32u /* lanes examined by one refresh */
+/* Senders find hardly a lane of this process that is free: give back those of ours that are done with, and
+ * the lost ones.  Some at a time, since a poll waits for it; false: that was not all. */
+static bool lanes_reclaim(struct emu_vcq *vcq)
+{
+    uint32_t entries = emu_g.env.lane_entries, session = emu_g.env.mrq_entries_session;
+
+    lanes_drop_closed(vcq, RECLAIM_LOOKS);
+    for (uint32_t n = 0; (n < RECLAIM_LOOKS) && (vcq->reclaim_at < EMU_MAX_LANES); n++) {
+        uint32_t        i = vcq->reclaim_at++;
+        struct emu_lane head, *lane;
+
+        if (((vcq->lane_pos != NULL) && (vcq->lane_pos[i] != 0)) ||
+            !emu_lane_peek(emu_g.seg_fd, i, entries, session, &head) || !lane_is_lost(vcq, &head)) {
+            continue;
+        }
+        lane = emu_lane_map(emu_g.seg_fd, i, entries, session);
+        if (lane == NULL) {
+            continue;
+        }
+        emu_lock(&emu_g.lock); /* no VCQ comes now, and one of us gives it back */
+        if (lane_is_lost(vcq, lane)) {
+            emu_lane_release(lane);
+        } else {
+            munmap(lane, EMU_LANE_SIZE(entries));
+        }
+        emu_unlock(&emu_g.lock);
+    }
+    if (vcq->reclaim_at < EMU_MAX_LANES) {
+        return false;
+    }
+    vcq->reclaim_at = 0;
+    return true;
+}
 
 /* Look at the lanes that were announced, from index `next` - 1 back; returns where to
  * go on when one could not be mapped, else 0. */
@@ -166,6 +209,8 @@ static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
 
 void emu_lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
 {
+    uint32_t wanted, had = vcq->num_lanes;
+
     if (epoch & EMU_EPOCH_OVERFLOW) {
         emu_async_error("MRQ Overflow", vcq);
     }
@@ -176,10 +221,17 @@ void emu_lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
     if (vcq->retry != 0) {
         return; /* the next poll tries again */
     }
-    if (atomic_load_explicit(&emu_g.shm->lanes, memory_order_relaxed) >= EMU_MAX_LANES) {
-        lanes_reclaim(vcq);
+    wanted = atomic_load_explicit(&emu_g.shm->lanes_wanted, memory_order_relaxed);
+    if (emu_likely(wanted == vcq->lanes_given)) {
+        lanes_drop_closed(vcq, DROP_LOOKS + 2 * (vcq->num_lanes - had));
     } else {
-        lanes_drop_closed(vcq, DROP_LOOKS);
+        if (vcq->reclaim_at == 0) {
+            vcq->reclaim_for = wanted;
+        }
+        if (!lanes_reclaim(vcq)) {
+            return; /* the next poll goes on */
+        }
+        vcq->lanes_given = vcq->reclaim_for;
     }
     vcq->epoch = epoch;
 }

@@ -14,7 +14,8 @@ EMU_INLINE uint64_t emu_entry_seq(const struct emu_lane_entry *e)
     return __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT;
 }
 
-/* Give a lane of this process back; it may be used again. */
+/* We look at a lane of this process no more; it may be used again when its producer, too, is
+ * done with it. */
 void emu_lane_release(struct emu_lane *lane);
 /* Peers have announced lanes, or that one of them found the MRQ full. */
 EMU_NOINLINE void emu_lanes_refresh(struct emu_vcq *vcq, uint32_t epoch);

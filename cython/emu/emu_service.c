@@ -33,6 +33,9 @@
 #define MAX_CONNS       EMU_MAX_PROCS
 #define FD_TIMEOUT_MS   2000
 #define ARMW_WAIT_MS    5
+#define ARMW_LOCK_MS    1000 /* the service thread waits for one that stands in */
+#define STAND_IN_TRIES  (2 * ARMW_LOCK_MS / ARMW_WAIT_MS)
+#define BESIDE_TRIES    (100 / ARMW_WAIT_MS)
 #define ASK_EVERY       16 /* calls of emu_peer_is_there; between them the thread tells */
 
 enum request_op { REQUEST_KICK = 1, REQUEST_FD };
@@ -80,6 +83,36 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
     return UTOFU_SUCCESS;
 }
 
+/* Who gets one of the locks whose holder died has nothing to repair: its ARMW was done or not. */
+static bool armw_locked(pthread_mutex_t *lock, int ret)
+{
+    if (ret == EOWNERDEAD) {
+        pthread_mutex_consistent(lock);
+        ret = 0;
+    }
+    return ret == 0;
+}
+
+/* The ARMW, atomic also against who stands in for us: that one began while we were stopped, and
+ * may be in the middle of it.  Not for ever: it may be stopped itself. */
+static bool armw_serve(const struct emu_mailbox *m, void *addr, uint64_t *old_p)
+{
+    struct timespec ts;
+    int             ret = pthread_mutex_trylock(&emu_g.shm->armw_lock);
+
+    if (ret == EBUSY) {
+        clock_gettime(CLOCK_REALTIME, &ts);
+        ts.tv_sec += ARMW_LOCK_MS / 1000;
+        ret = pthread_mutex_timedlock(&emu_g.shm->armw_lock, &ts);
+    }
+    if (!armw_locked(&emu_g.shm->armw_lock, ret)) {
+        return false;
+    }
+    *old_p = emu_armw_direct(m->op, m->size, addr, m->operand, m->compare);
+    pthread_mutex_unlock(&emu_g.shm->armw_lock);
+    return true;
+}
+
 static void serve_mailboxes(void)
 {
     for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
@@ -92,8 +125,8 @@ static void serve_mailboxes(void)
         }
         pthread_mutex_lock(&emu_g.mem_lock);
         m->code = armw_target(m, &addr);
-        if (m->code == UTOFU_SUCCESS) {
-            m->result = emu_armw_direct(m->op, m->size, addr, m->operand, m->compare);
+        if ((m->code == UTOFU_SUCCESS) && !armw_serve(m, addr, &m->result)) {
+            m->code = UTOFU_ERR_MRQ_OTHER;
         }
         pthread_mutex_unlock(&emu_g.mem_lock);
         atomic_store(&m->state, EMU_MBOX_DONE);
@@ -191,6 +224,9 @@ static void *service_main(void *arg)
         /* Who holds the lock may be waiting for a peer's service thread, and that
          * peer for ours: never wait here, serve connections meanwhile. */
         bool locked = pthread_mutex_trylock(&emu_g.lock) == 0;
+        if (locked) {
+            emu_peer_processes_clean();
+        }
         for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
             peers++;
         }
@@ -360,9 +396,9 @@ bool emu_peer_is_there(struct emu_peer_process *proc)
     char byte;
 
     if (proc->conn_fd < 0) {
-        pthread_mutex_lock(&emu_g.lock);
+        emu_lock(&emu_g.lock);
         connection(proc);
-        pthread_mutex_unlock(&emu_g.lock);
+        emu_unlock(&emu_g.lock);
         if (proc->conn_fd < 0) {
             return false;
         }
@@ -426,11 +462,10 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
 
 /* ------------------------------------------------------- ARMW: initiator side */
 
-static bool armw_stopped_target(struct emu_peer_process *proc, int op, unsigned size, uint64_t operand, uint64_t compare,
-                             uint64_t addr, uint64_t *old_p)
+static bool armw_stopped_target(int fd, int op, unsigned size, uint64_t operand, uint64_t compare, uint64_t addr,
+                                uint64_t *old_p)
 {
     uint64_t old = 0, value;
-    int      fd  = emu_peer_mem_fd(proc);
 
     if ((fd < 0) || (pread(fd, &old, size, (off_t)addr) != (ssize_t)size)) {
         return false;
@@ -441,6 +476,36 @@ static bool armw_stopped_target(struct emu_peer_process *proc, int op, unsigned 
     }
     *old_p = old;
     return true;
+}
+
+/* A stopped target can't answer and can't touch the memory either: a network interface would go
+ * on, so we do it from here, one of the initiators at a time.  It may go on in the middle; its
+ * service thread then waits for us.  If the target was stopped while it had the lock itself, for
+ * an instruction or two, we go ahead beside it when it stays stopped.  false: not now. */
+static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, unsigned tries, int op, unsigned size,
+                          uint64_t operand, uint64_t compare, uint64_t addr, uint64_t *old_p, int *code_p)
+{
+    struct emu_process *shm    = proc->shm;
+    uint32_t            posted = EMU_MBOX_POSTED;
+    bool                done   = false, alone;
+    int                 fd     = emu_peer_mem_fd(proc); /* which takes another lock, at times */
+
+    if (!armw_locked(&shm->stand_in, pthread_mutex_trylock(&shm->stand_in))) {
+        return false;
+    }
+    alone = armw_locked(&shm->armw_lock, pthread_mutex_trylock(&shm->armw_lock));
+    if ((alone || (tries >= BESIDE_TRIES)) && emu_process_stopped(proc->pid)) {
+        done = atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED);
+    }
+    if (done) {
+        *code_p = armw_stopped_target(fd, op, size, operand, compare, addr, old_p) ? UTOFU_SUCCESS :
+                                                                                     UTOFU_ERR_MRQ_RMT_MEMORY;
+    }
+    if (alone) {
+        pthread_mutex_unlock(&shm->armw_lock);
+    }
+    pthread_mutex_unlock(&shm->stand_in);
+    return done;
 }
 
 static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
@@ -480,6 +545,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
     const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
     struct request        kick = {REQUEST_KICK, 0};
     struct emu_mailbox   *m    = mailbox_claim(peer);
+    unsigned              tries = 0;
     int                   code, conn;
 
     if (m == NULL) {
@@ -493,12 +559,12 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
     m->compare = compare;
     atomic_store(&m->state, EMU_MBOX_POSTED);
 
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     conn = connection(peer->proc);
     if (conn >= 0) {
         (void)!send(conn, &kick, sizeof(kick), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
 
     for (;;) {
         uint32_t state = atomic_load(&m->state);
@@ -525,13 +591,14 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                 }
                 continue;
             }
-            /* A stopped target can't answer and can't touch the memory either: a
-             * network interface would go on, so we do it from here. */
-            if (emu_process_stopped(peer->proc->pid) &&
-                atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_TAKEN)) {
-                code = armw_stopped_target(peer->proc, op, size, operand, compare, addr, old_p) ?
-                               UTOFU_SUCCESS :
-                               UTOFU_ERR_MRQ_RMT_MEMORY;
+            tries = emu_process_stopped(peer->proc->pid) ? tries + 1 : 0;
+            if ((tries != 0) &&
+                armw_stand_in(peer->proc, m, tries, op, size, operand, compare, addr, old_p, &code)) {
+                break;
+            }
+            /* somebody who stood in for it was stopped, too */
+            if ((tries >= STAND_IN_TRIES) && atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED)) {
+                code = UTOFU_ERR_MRQ_OTHER;
                 break;
             }
         }

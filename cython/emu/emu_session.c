@@ -12,7 +12,7 @@
  * started and there are any, they start.  One carrier at a time: the lock is only
  * ever tried, since its holder looks again after giving it back, so nobody waits
  * for a process that is stopped.  A carrier that died leaves the operation it was
- * at with an error in the TCQ.
+ * at with an error in the TCQ; the owner goes on with the rest when it polls.
  */
 #include "emu_copy.h"
 #include "emu_modes.h"
@@ -25,6 +25,12 @@
 
 #define LOCK_TRIES 10000  /* of 0.1 ms */
 #define BOUNCE     65536u /* bytes at a time from memory that is not mapped here */
+
+/* The upper bits of `credits` are the VCQ's generation: what arrives for the VCQ that had this
+ * index before is not for the one that has it now. */
+#define CREDIT_GEN_SHIFT 48
+#define CREDIT_MASK      (((uint64_t)1 << CREDIT_GEN_SHIFT) - 1)
+#define CREDIT_GEN(gen)  ((uint64_t)(gen) << CREDIT_GEN_SHIFT)
 
 /* -------------------------------------------------------------- the lock */
 
@@ -91,7 +97,7 @@ int emu_session_init(struct emu_vcq *vcq)
         munmap(s, size);
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    atomic_store(&s->credits, 0);
+    atomic_store(&s->credits, CREDIT_GEN(atomic_load(&emu_g.control->vcq_gen[emu_g.slot][vcq->index]) + 1));
     atomic_store(&s->posted, 0);
     atomic_store(&s->claimed, 0);
     atomic_store(&s->started, 0);
@@ -165,7 +171,26 @@ int emu_session_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     return UTOFU_SUCCESS;
 }
 
-int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata)
+static bool startable(struct emu_session *s)
+{
+    uint64_t started = atomic_load(&s->claimed);
+
+    return (started < (atomic_load(&s->credits) & CREDIT_MASK)) && (started < atomic_load(&s->posted));
+}
+
+/* The owner found nothing.  Who carries may have died, between two operations or in one,
+ * and perhaps nobody else ever comes: then it is for the owner to go on. */
+static void look_after(struct emu_vcq *vcq)
+{
+    struct emu_session *s = vcq->session;
+
+    if (startable(s) || (atomic_load(&s->started) != atomic_load(&s->claimed))) {
+        emu_session_idle(vcq);
+    }
+}
+
+/* The next entry of the TCQ */
+static int take_tcq(struct emu_vcq *vcq, void **cbdata)
 {
     struct emu_session *s       = vcq->session;
     uint64_t            started = atomic_load_explicit(&s->started, memory_order_acquire);
@@ -187,7 +212,19 @@ int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata)
     return code;
 }
 
-bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
+int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata)
+{
+    int code = take_tcq(vcq, cbdata);
+
+    if (code == UTOFU_ERR_NOT_FOUND) {
+        look_after(vcq);
+        code = take_tcq(vcq, cbdata);
+    }
+    return code;
+}
+
+/* The next local notice, if there is one */
+static bool take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
 {
     struct emu_session              *s = vcq->session;
     uint64_t                         n = atomic_load_explicit(&s->mrq_read, memory_order_relaxed);
@@ -202,16 +239,18 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
     return true;
 }
 
+bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
+{
+    if (take_local(vcq, notice, code_p)) {
+        return true;
+    }
+    look_after(vcq);
+    return take_local(vcq, notice, code_p);
+}
+
 size_t emu_session_unread_local(const struct emu_vcq *vcq)
 {
     return (size_t)(atomic_load(&vcq->session->mrq_written) - atomic_load(&vcq->session->mrq_read));
-}
-
-static bool startable(struct emu_session *s)
-{
-    uint64_t started = atomic_load(&s->claimed);
-
-    return (started < atomic_load(&s->credits)) && (started < atomic_load(&s->posted));
 }
 
 /* --------------------------------------------------------------- carrying */
@@ -420,11 +459,18 @@ static void add_work(struct emu_peer **work, struct emu_peer *peer)
 static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps)
 {
     struct emu_session *s = session_of(target);
+    uint64_t            had;
 
-    if (s != NULL) { /* ignored by a VCQ in free mode (3.7.9.3) */
-        atomic_fetch_add(&s->credits, sps);
-        add_work(work, target);
+    if (s == NULL) {
+        return; /* ignored by a VCQ in free mode (3.7.9.3) */
     }
+    had = atomic_load(&s->credits);
+    do {
+        if ((had & ~CREDIT_MASK) != CREDIT_GEN(target->gen)) {
+            return; /* freed since the Put was posted, and there is another VCQ by now */
+        }
+    } while (!atomic_compare_exchange_weak(&s->credits, &had, had + sps));
+    add_work(work, target);
 }
 
 /* One descriptor of the owner's TOQ (session locked) */
@@ -455,10 +501,12 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
         }
         slot->code = (code > UTOFU_ERR_MRQ_OTHER) ? code : UTOFU_SUCCESS;
     }
-    atomic_store(&s->started, n + 1);
+    /* first the credit: who dies between the two leaves an error, and not a success after
+     * which nothing starts */
     if ((code == UTOFU_SUCCESS) && (target != NULL) && EMU_DESC_SPS(&d)) {
         credit(work, target, EMU_DESC_SPS(&d));
     }
+    atomic_store(&s->started, n + 1);
 }
 
 static void run(struct emu_vcq *via, struct emu_peer *work)

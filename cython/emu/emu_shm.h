@@ -9,8 +9,8 @@
  *   | header, robust mutex      |         | header, ARMW mailbox         |
  *   | process slots             |         | VCQ blocks                   |
  *   | nodes: CQs, VCQ -> owner  |         | shared memfds ("segments")   |
- *   +---------------------------+         | STag table of each VCQ       |
- *                                         | MRQ lanes                    |
+ *   | VCQ generations           |         | STag table of each VCQ       |
+ *   +---------------------------+         | MRQ lanes                    |
  *                                         +------------------------------+
  *
  * They hold indices and offsets, never pointers.  What a peer writes (lanes,
@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  4u
+#define EMU_SHM_VERSION  5u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -167,6 +167,10 @@ struct emu_control {
     _Atomic uint64_t     timing_floor; /* ps, 0: not measured */
     _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
     uint32_t             pad;
+    /* Of each process' VCQs, odd: it exists.  What peers compare on every operation; it is
+     * here, so that who gives a dead process' slot away makes all of them stale before
+     * the next one can have the same VCQ IDs.  Counted on from owner to owner. */
+    _Atomic uint32_t     vcq_gen[EMU_MAX_PROCS][EMU_MAX_VCQS];
     struct emu_gate      gate[EMU_MAX_NODES][EMU_NODE_GATES]; /* touched only when used */
 };
 
@@ -199,16 +203,25 @@ struct emu_lane {
     _Atomic uint64_t owner;    /* EMU_LANE_OWNER, 0: free */
     uint32_t         vcq;      /* consumer: VCQ index in this process */
     uint32_t         vcq_gen;  /* ... and its generation; 0: nobody's */
-    _Atomic uint32_t closed;   /* producer is gone, what is in it may be read */
+    _Atomic uint32_t state;    /* enum emu_lane_state */
     _Atomic uint32_t heat;     /* enum emu_lane_heat */
     uint64_t         origin;   /* ID of the producer's VCQ, with default path */
     uint32_t         index;    /* of this lane in the segment */
     uint32_t         next;     /* announced before it: index + 1 */
-    char             pad0[EMU_LINE - 40];
+    uint32_t         used;     /* somebody had it before: its rings are not empty */
+    char             pad0[EMU_LINE - 44];
     _Atomic uint64_t read_a;   /* entries that the consumer has read, per ring */
     _Atomic uint64_t read_b;
     _Atomic uint64_t read_x;   /* of them second ones */
     char             pad1[EMU_LINE - 24];
+};
+/* A lane is free when both sides are done with it, or the producer's process has ended: who
+ * is the second to say so gives it back. */
+enum emu_lane_state {
+    EMU_LANE_OPEN,    /* also what a free one is left in: so is one that somebody is opening */
+    EMU_LANE_CLOSED,  /* producer is gone, what is in it may be read */
+    EMU_LANE_LEFT,    /* consumer is gone, the producer gives it back */
+    EMU_LANE_CARRIED  /* open, of a session-mode VCQ, which does not hear of consumers that go */
 };
 /* A lane is in the stack of announced ones at most once: only who changes COLD to
  * ANNOUNCED puts it there, and only the consumer, when it takes it out, changes that. */
@@ -222,9 +235,9 @@ enum emu_lane_heat {
 #define EMU_LANE_OWNER_SLOT(w) ((uint32_t)((w) >> 48) & 0x7fffu)
 #define EMU_LANE_OWNER_GEN(w)  ((uint32_t)((w) >> 16) & 0xffffffu)
 
-/* What peers read on every operation: one line per VCQ, seldom written. */
+/* What peers read with every notice: one line per VCQ, seldom written. */
 struct emu_vcq_block {
-    _Atomic uint32_t gen;        /* odd: VCQ exists; changes when it goes away */
+    _Atomic uint32_t taken;      /* by a VCQ, from before it exists until all of it is gone (owner's use) */
     _Atomic uint32_t epoch;      /* announcements, EMU_EPOCH_OVERFLOW */
     uint32_t         mrq_entries;
     uint32_t         session;    /* session mode: it has a struct emu_session */
@@ -295,7 +308,12 @@ struct emu_process {
     _Atomic uint32_t     seg_high;
     uint32_t             lane_entries;    /* of ring B of every lane: the larger MRQ's */
     uint32_t             session_entries; /* of the MRQ of a session-mode VCQ */
-    char                 pad[EMU_LINE - 40];
+    _Atomic uint32_t     lane_turn;    /* where senders look for one that is free again: goes round */
+    _Atomic uint32_t     lanes_wanted; /* times that a sender found hardly any, or none */
+    /* robust, process-shared; ARMW on private memory (emu_service.c): */
+    pthread_mutex_t      armw_lock; /* this process at it, or who stands in while it is stopped */
+    pthread_mutex_t      stand_in;  /* one of these at a time; before armw_lock */
+    char                 pad[EMU_LINE - 48 - 2 * sizeof(pthread_mutex_t)];
     struct emu_mailbox   mailbox[EMU_MAILBOXES];
     struct emu_vcq_block vcq[EMU_MAX_VCQS];
     struct emu_seg       seg[EMU_MAX_SEGS];

@@ -179,9 +179,9 @@ EMU_EXPORT int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned 
     if (num_vbgs > 1 + EMU_RELAY_GATES) {
         return UTOFU_ERR_FULL;
     }
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     if (!emu_control_lock()) {
-        pthread_mutex_unlock(&emu_g.lock);
+        emu_unlock(&emu_g.lock);
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     gates = &emu_g.control->node[emu_g.node].gate[tni_id * EMU_NUM_GATES];
@@ -210,7 +210,7 @@ EMU_EXPORT int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned 
         }
     }
     emu_control_unlock();
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     return code;
 }
 
@@ -260,7 +260,7 @@ EMU_EXPORT int utofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs)
     if (num_vbgs == 0) {
         return UTOFU_ERR_INVALID_NUMBER;
     }
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     set = common_set(vbg_ids, sizeof(vbg_ids[0]), num_vbgs);
     if ((set == NULL) || (num_vbgs != set->num_ids)) {
         code = UTOFU_ERR_INVALID_VBG_ID;
@@ -274,7 +274,7 @@ EMU_EXPORT int utofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs)
         pthread_mutex_destroy(&set->lock);
         emu_control_unlock();
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     return code;
 }
 

@@ -35,35 +35,35 @@ static int cqs_held(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 
 #define SESSION_CQS_DEFAULT 3 /* 4.3.2.2 */
 
-/* May another CQ become one of this kind?  What was asked for in the environment is
- * kept for exclusive and session-mode VCQs, the former first (4.3.2.2), and one CQ
- * for VCQs that share it; the default keeps nothing back. */
+/* Keeps up to `most` of the CQs that are left; returns how many. */
+static int keep(int *left, int most)
+{
+    int n = (most < 0) ? 0 : (most < *left) ? most : *left;
+
+    *left -= n;
+    return n;
+}
+
+/* May another CQ become one of this kind?  Of the CQs that are free, those are kept for
+ * each kind that were asked for in the environment and that this process does not have
+ * yet: one for VCQs that share it, then exclusive ones, then those for session mode
+ * (4.3.2.2).  Other processes may have taken so many that not all can be met: who comes
+ * last gets less, and nothing stays for nobody.  The default keeps nothing back. */
 static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 {
-    int free_ = 0, session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, kept = 0, most;
+    int  session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, left = 0, kept[EMU_CQ_SESSION + 1] = {0};
+    bool asked = (session >= 0) || (exclusive >= 0);
 
     for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
-        free_ += cq[q].kind == EMU_CQ_FREE;
+        left += cq[q].kind == EMU_CQ_FREE;
     }
-    exclusive = (exclusive < 0) ? 0 : (exclusive > (int)EMU_NUM_CQS - 1) ? (int)EMU_NUM_CQS - 1 : exclusive;
-    most      = (session < 0) ? SESSION_CQS_DEFAULT : session;
-    if (most > (int)EMU_NUM_CQS - 1 - exclusive) {
-        most = (int)EMU_NUM_CQS - 1 - exclusive;
-    }
-    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= most)) {
+    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
         return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
     }
-    session = (session < 0) ? 0 : most;
-    if ((kind != EMU_CQ_SESSION) && (session > cqs_held(cq, EMU_CQ_SESSION))) {
-        kept += session - cqs_held(cq, EMU_CQ_SESSION);
-    }
-    if ((kind != EMU_CQ_EXCLUSIVE) && (exclusive > cqs_held(cq, EMU_CQ_EXCLUSIVE))) {
-        kept += exclusive - cqs_held(cq, EMU_CQ_EXCLUSIVE);
-    }
-    if ((kind == EMU_CQ_EXCLUSIVE) && (emu_g.env.exclusive_cqs >= 0) && (cqs_held(cq, EMU_CQ_SHARED) == 0)) {
-        kept++;
-    }
-    return free_ > kept;
+    kept[EMU_CQ_SHARED]    = keep(&left, (asked ? 1 : 0) - cqs_held(cq, EMU_CQ_SHARED));
+    kept[EMU_CQ_EXCLUSIVE] = keep(&left, exclusive - cqs_held(cq, EMU_CQ_EXCLUSIVE));
+    kept[EMU_CQ_SESSION]   = keep(&left, session - cqs_held(cq, EMU_CQ_SESSION));
+    return kept[kind] + left > 0;
 }
 
 /* Take a free CQ of the TNI for this process (control locked); -1: none */
@@ -71,6 +71,9 @@ static int cq_take(unsigned tni, enum emu_cq_kind kind)
 {
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
 
+    if ((kind == EMU_CQ_SHARED) && (cqs_held(cq, kind) == 0)) {
+        emu_node_reclaim(emu_g.node); /* peers predict which is the first one */
+    }
     for (int pass = 0; pass < 2; pass++) {
         for (unsigned i = 0; cq_allowed(cq, kind) && (i < EMU_NUM_CQS); i++) {
             unsigned q = (kind == EMU_CQ_SHARED) ? i : EMU_NUM_CQS - 1 - i;
@@ -82,11 +85,7 @@ static int cq_take(unsigned tni, enum emu_cq_kind kind)
             }
         }
         /* none: perhaps a process died with some */
-        for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
-            if ((cq[q].kind != EMU_CQ_FREE) && !emu_slot_alive(&emu_g.control->slot[cq[q].owner])) {
-                emu_control_reclaim(cq[q].owner);
-            }
-        }
+        emu_node_reclaim(emu_g.node);
     }
     return -1;
 }
@@ -139,8 +138,13 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
     return UTOFU_SUCCESS;
 }
 
+/* The index stays taken until all is gone: STag table, session and block in the process
+ * segment are those of whatever VCQ has it.  emu_g.lock is not held, since emu_mem_fini
+ * takes mem_lock. */
 static void vcq_free_memory(struct emu_vcq *vcq)
 {
+    struct emu_vcq_block *block = vcq->block;
+
     emu_wire_fini(vcq);
     emu_stats_close(vcq);
     emu_session_fini(vcq);
@@ -148,6 +152,11 @@ static void vcq_free_memory(struct emu_vcq *vcq)
     emu_queue_fini(vcq);
     pthread_mutex_destroy(&vcq->lock);
     free(vcq);
+    if (block != NULL) {
+        emu_lock(&emu_g.lock);
+        atomic_store(&block->taken, 0);
+        emu_unlock(&emu_g.lock);
+    }
 }
 
 static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq_hdl_t *hdl_p)
@@ -188,17 +197,20 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
         return code;
     }
 
-    pthread_mutex_lock(&emu_g.lock);
-    for (index = 0; (index < EMU_MAX_VCQS) && (emu_g.vcq[index] != NULL); index++) {
+    emu_lock(&emu_g.lock);
+    for (index = 0; (index < EMU_MAX_VCQS) && ((emu_g.vcq[index] != NULL) || atomic_load(&emu_g.shm->vcq[index].taken));
+         index++) {
     }
     if (index == EMU_MAX_VCQS) {
-        pthread_mutex_unlock(&emu_g.lock);
+        emu_unlock(&emu_g.lock);
         vcq_free_memory(vcq);
         return UTOFU_ERR_FULL;
     }
     vcq->index = index;
     vcq->block = &emu_g.shm->vcq[index];
-    code       = emu_mem_init(vcq);
+    atomic_store(&vcq->block->taken, 1);
+    vcq->lanes_given = atomic_load(&emu_g.shm->lanes_wanted); /* it has none to give yet */
+    code             = emu_mem_init(vcq);
     if (code == UTOFU_SUCCESS) {
         code = emu_queue_init(vcq);
     }
@@ -229,7 +241,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->block->session     = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
     atomic_store(&vcq->block->epoch, 0);
     atomic_store(&vcq->block->announced, 0);
-    vcq->gen = atomic_fetch_add(&vcq->block->gen, 1) + 1; /* odd: it exists */
+    vcq->gen = atomic_fetch_add(&emu_g.control->vcq_gen[emu_g.slot][index], 1) + 1; /* odd: it exists */
     emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
     atomic_store(&node_vcqs(tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], EMU_VCQ_OWNER(emu_g.slot, index));
     emu_control_unlock();
@@ -237,11 +249,11 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->hdl          = ((utofu_vcq_hdl_t)(++emu_g.vcq_serial[index]) << 16) | (index + 1);
     emu_g.vcq[index]  = vcq;
     *hdl_p            = vcq->hdl;
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     return UTOFU_SUCCESS;
 
 err_free:
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     vcq_free_memory(vcq);
     return code;
 }
@@ -293,22 +305,22 @@ EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
 {
     struct emu_vcq *vcq;
 
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     vcq = emu_vcq_of(vcq_hdl);
     if (vcq != NULL) {
-        emu_g.vcq[vcq->index] = NULL;
+        emu_g.vcq[vcq->index] = NULL; /* the handle is invalid now; its index is free at the end */
     }
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     if (vcq == NULL) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
     emu_wire_fini(vcq); /* what was posted is carried out */
     /* peers see it go first: operations towards it fail from here on */
-    atomic_fetch_add(&vcq->block->gen, 1);
+    emu_vcq_gone(vcq);
     if (vcq->session != NULL) {
         emu_session_close(vcq);
     }
-    pthread_mutex_lock(&emu_g.lock);
+    emu_lock(&emu_g.lock);
     if (emu_control_lock()) {
         struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[vcq->tni * EMU_NUM_CQS + vcq->cq];
         atomic_store(&node_vcqs(vcq->tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], 0);
@@ -318,7 +330,7 @@ EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
         emu_control_unlock();
     }
     emu_peers_release(vcq);
-    pthread_mutex_unlock(&emu_g.lock);
+    emu_unlock(&emu_g.lock);
     vcq_free_memory(vcq);
     return UTOFU_SUCCESS;
 }

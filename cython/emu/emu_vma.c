@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -32,7 +33,8 @@ struct procmap_query {
 #define VMA_WRITABLE 2u
 #define VMA_EXEC     4u
 #define VMA_SHARED   8u
-#define OR_NEXT      16u /* of query_flags: the next mapping, when none is there */
+/* Of query_flags, with those above as what it must be (the text has all of them) */
+#define OR_NEXT      16u /* the next mapping, when none is there */
 
 struct vma_piece {
     uint64_t start, end, offset, dev, ino;
@@ -40,40 +42,109 @@ struct vma_piece {
     char     path[256];
 };
 
+/* Descriptors that are kept for when none can be opened any more, or /proc not be reached */
+struct kept {
+    int   fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+static struct kept kept_maps = {.fd = -1}, kept_proc = {.fd = -1};
+
+/* It has not been closed by the program, with something else open in its place. */
+static bool kept_is_there(const struct kept *k)
+{
+    struct stat st;
+
+    return (k->fd >= 0) && !fstat(k->fd, &st) && (st.st_dev == k->dev) && (st.st_ino == k->ino);
+}
+
+static void keep(struct kept *k, const char *path, int flags)
+{
+    struct stat st;
+
+    if (!kept_is_there(k)) {
+        k->fd = open(path, flags | O_CLOEXEC);
+        if ((k->fd >= 0) && !fstat(k->fd, &st)) {
+            k->dev = st.st_dev;
+            k->ino = st.st_ino;
+        }
+    }
+}
+
+static void let_go(struct kept *k)
+{
+    if (kept_is_there(k)) {
+        close(k->fd);
+    }
+    k->fd = -1;
+}
+
+void emu_vma_keep(void)
+{
+    keep(&kept_maps, "/proc/self/maps", O_RDONLY);
+    keep(&kept_proc, "/proc", O_PATH | O_DIRECTORY);
+}
+
+void emu_vma_let_go(void)
+{
+    let_go(&kept_maps);
+    let_go(&kept_proc);
+}
+
+void emu_vma_fork_child(void)
+{
+    let_go(&kept_maps); /* it tells of the parent's memory */
+}
+
 /* /proc/self/maps, line by line */
 struct maps {
     int    fd;
+    off_t  pos;
     size_t at, have;
-    bool   as_text;
+    bool   as_text, kept;
     char   buf[4096];
 };
 
 static bool maps_open(struct maps *m)
 {
     m->fd      = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    m->pos     = 0;
     m->at      = m->have = 0;
     m->as_text = false;
+    if ((m->fd < 0) && kept_is_there(&kept_proc)) {
+        m->fd = openat(kept_proc.fd, "self/maps", O_RDONLY | O_CLOEXEC);
+    }
+    m->kept = (m->fd < 0) && kept_is_there(&kept_maps);
+    m->fd   = m->kept ? kept_maps.fd : m->fd;
     return m->fd >= 0;
 }
 
-/* The next line without its end, cut to size; false: there is none */
-static bool maps_line(struct maps *m, char *line, size_t size)
+static void maps_close(struct maps *m)
+{
+    if (!m->kept) {
+        close(m->fd);
+    }
+}
+
+/* The next line without its end, cut to size.  0: it is there, 1: there is none, -1: can't read */
+static int maps_line(struct maps *m, char *line, size_t size)
 {
     size_t n = 0;
 
     for (;;) {
         if (m->at == m->have) {
-            ssize_t k = read(m->fd, m->buf, sizeof(m->buf));
+            ssize_t k = pread(m->fd, m->buf, sizeof(m->buf), m->pos);
             if (k <= 0) {
-                return false;
+                return (k == 0) ? 1 : -1;
             }
+            m->pos += k;
             m->at   = 0;
             m->have = (size_t)k;
         }
         char c = m->buf[m->at++];
         if (c == '\n') {
             line[n] = '\0';
-            return true;
+            return 0;
         }
         if (n + 1 < size) {
             line[n++] = c;
@@ -81,15 +152,15 @@ static bool maps_line(struct maps *m, char *line, size_t size)
     }
 }
 
-/* The mapping that holds addr, or, with or_next, that ends first after it, by ioctl.
+/* The mapping that holds addr, or, with OR_NEXT, that ends first after it, by ioctl.
  * 0: found, 1: none, -1: can't ask */
-static int piece_by_ioctl(int fd, uint64_t addr, bool or_next, struct vma_piece *p)
+static int piece_by_ioctl(int fd, uint64_t addr, unsigned which, struct vma_piece *p)
 {
     struct procmap_query q;
 
     memset(&q, 0, sizeof(q));
     q.size          = sizeof(q);
-    q.query_flags   = or_next ? OR_NEXT : 0;
+    q.query_flags   = which;
     q.query_addr    = addr;
     q.vma_name_size = sizeof(p->path);
     q.vma_name_addr = (uint64_t)(uintptr_t)p->path;
@@ -122,8 +193,9 @@ static uint64_t number(char **line_p, int base)
 static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma_piece *p)
 {
     char line[512], *at;
+    int  ret;
 
-    while (maps_line(m, line, sizeof(line))) {
+    while ((ret = maps_line(m, line, sizeof(line))) == 0) {
         unsigned maj, min;
 
         at       = line; /* begin-end perms offset maj:min inode path */
@@ -136,7 +208,7 @@ static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma
             return 1;
         }
         if (strlen(at) < 5) {
-            return 1;
+            return -1;
         }
         p->readable = at[0] == 'r';
         p->writable = at[1] == 'w';
@@ -153,16 +225,16 @@ static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma
         p->path[sizeof(p->path) - 1] = '\0';
         return 0;
     }
-    return 1;
+    return ret;
 }
 
-static int next_piece(struct maps *m, uint64_t addr, bool or_next, struct vma_piece *p)
+static int next_piece(struct maps *m, uint64_t addr, unsigned which, struct vma_piece *p)
 {
-    int ret = m->as_text ? -1 : piece_by_ioctl(m->fd, addr, or_next, p);
+    int ret = m->as_text ? -1 : piece_by_ioctl(m->fd, addr, which, p);
 
     if (ret < 0) {
         m->as_text = true;
-        ret        = piece_by_text(m, addr, or_next, p);
+        ret        = piece_by_text(m, addr, (which & OR_NEXT) != 0, p);
     }
     return ret;
 }
@@ -180,12 +252,17 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
     struct vma_piece p;
     struct maps      m;
     bool             first = true;
+    int              ret   = 0;
 
     memset(vma, 0, sizeof(*vma));
-    if ((end < pos) || !maps_open(&m)) {
+    if (end < pos) {
         return false;
     }
-    while ((pos < end) && (next_piece(&m, pos, false, &p) == 0)) {
+    if (!maps_open(&m)) {
+        vma->unknown = true;
+        return false;
+    }
+    while ((pos < end) && ((ret = next_piece(&m, pos, 0, &p)) == 0)) {
         if (first) {
             vma->readable = p.readable;
             vma->writable = p.writable;
@@ -205,7 +282,8 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
         }
         pos = p.end;
     }
-    close(m.fd);
+    maps_close(&m);
+    vma->unknown = ret < 0;
     return pos >= end;
 }
 
@@ -215,37 +293,60 @@ bool emu_vma_named(const char *path)
     struct vma_piece p;
     struct maps      m;
     bool             found = false;
+    int              ret   = 0;
 
     if (!maps_open(&m)) {
         return true; /* for all we know */
     }
-    while (!found && (next_piece(&m, pos, true, &p) == 0)) {
+    while (!found && ((ret = next_piece(&m, pos, OR_NEXT, &p)) == 0)) {
         found = strncmp(p.path, path, strlen(path)) == 0;
         pos   = p.end;
     }
-    close(m.fd);
-    return found;
+    maps_close(&m);
+    return found || (ret < 0);
 }
 
-bool emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found_p)
+bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
+                          bool (*see)(const struct emu_mapping *m, void *arg), void *arg)
 {
     uint64_t         pos = after;
     struct vma_piece p;
     struct maps      m;
-    bool             found = false;
+    bool             more = true;
+    int              ret  = 0;
 
     if (!maps_open(&m)) {
         return false;
     }
-    while (!found && (next_piece(&m, pos, true, &p) == 0) && (p.start < before)) {
-        found = (p.ino == ino) && (p.dev == dev);
-        pos   = p.end;
-    }
-    close(m.fd);
-    if (found) {
-        *found_p = (struct emu_mapping){(uintptr_t)p.start, (uintptr_t)p.end, p.offset,
+    while (more && ((ret = next_piece(&m, pos, OR_NEXT | VMA_SHARED, &p)) == 0) && (p.start < before)) {
+        pos = p.end;
+        if ((p.ino == ino) && (p.dev == dev)) {
+            struct emu_mapping found = {(uintptr_t)p.start, (uintptr_t)p.end, p.offset,
                                         (p.readable ? PROT_READ : 0) | (p.writable ? PROT_WRITE : 0) |
                                                 (p.exec ? PROT_EXEC : 0)};
+            more                     = see(&found, arg);
+        }
     }
-    return found;
+    maps_close(&m);
+    return ret >= 0;
+}
+
+static bool the_first(const struct emu_mapping *m, void *arg)
+{
+    *(struct emu_mapping *)arg = *m;
+    return false;
+}
+
+int emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found_p)
+{
+    struct emu_mapping m = {0};
+
+    if (!emu_vma_each_of_file(dev, ino, after, before, the_first, &m)) {
+        return -1;
+    }
+    if (m.end == 0) {
+        return 0;
+    }
+    *found_p = m;
+    return 1;
 }

@@ -14,8 +14,9 @@
  *    that earlier operations without notice have arrived;
  *  - padded bytes around a piggyback are poisoned; DELAY_START does hold back.
  * It keeps what the guide promises: TCQ notices in the order of posting, remote and
- * local notices in that order per remote VCQ and path (2.2.10); and one thing more,
- * that programs rely on: a local notice comes before an answer of the target.
+ * local notices in that order per remote VCQ and path (2.2.10), errors among them; and
+ * one thing more, that programs rely on: a local notice comes before an answer of the
+ * target.
  *
  * Without the strict mode operations stay in order per remote VCQ and path and only
  * wait for their time.
@@ -265,6 +266,101 @@ static bool wants(const struct wire_op *op, uint64_t flag)
     return (op->desc.flags & flag) != 0;
 }
 
+/* Memory that is registered may have been unmapped, or cut off, by mistake: one byte of it */
+static int probe(struct emu_peer *peer, const struct emu_region *r, uint64_t off)
+{
+    char byte;
+
+    return emu_private_read(peer, r, off, &byte, 1, false, EMU_ORDER_NONE);
+}
+
+/* Nothing speaks against an operation that is under way: there will be no error of it.  The
+ * packets were looked at by the target, so to say, and their data is what comes later. */
+static bool is_good(struct emu_wire *w, struct wire_op *op)
+{
+    const struct emu_desc *d    = &op->desc;
+    uint64_t               off  = EMU_STADD_OFF(d->rmt_stadd);
+    int                    code = op->fail;
+    struct emu_region     *r;
+    struct emu_peer       *peer;
+    char                  *lcl;
+
+    if (op->good) {
+        return true;
+    }
+    if (code == UTOFU_SUCCESS) {
+        code = emu_post_peer(w->vcq, d->rmt_id, &peer);
+    }
+    if (code == UTOFU_SUCCESS) {
+        code = emu_remote_region(peer, d->rmt_stadd, d->length, d->kind != EMU_OP_GET, &r);
+    }
+    if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_GET)) {
+        code = emu_local_address(w->vcq, d->lcl_stadd, d->length, true, &lcl);
+    }
+    if ((code == UTOFU_SUCCESS) && (d->length > 0)) {
+        code = probe(peer, r, off);
+        code = (code == UTOFU_SUCCESS) ? probe(peer, r, off + d->length - 1) : code;
+    }
+    op->good = code == UTOFU_SUCCESS;
+    return op->good;
+}
+
+/* Operation i comes before one of its flow that wants a local notice, or has failed: may that
+ * notice be given?  Errors are reported in order as well, whatever notices were asked for. */
+static bool lets_tell(struct emu_wire *w, uint64_t i)
+{
+    struct wire_op *before = emu_wire_op(w, i);
+
+    if (before->local_told) {
+        return true;
+    }
+    if (wants(before, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
+        return false;
+    }
+    return before->landed ? before->code == UTOFU_SUCCESS : is_good(w, before);
+}
+
+/* Was there a later local notice, which said that operation n was good?  If the target, or what
+ * it had registered, went since then, it did so after the operation.  (Of memory that can't be
+ * written it is better told late than not at all.) */
+static bool passed(struct emu_wire *w, uint64_t n)
+{
+    if (emu_wire_op(w, n)->code == UTOFU_ERR_MRQ_RMT_MEMORY) {
+        return false;
+    }
+    for (uint64_t i = n + 1; i < w->sent; i++) {
+        const struct wire_op *after = emu_wire_op(w, i);
+
+        if ((after->flow == emu_wire_op(w, n)->flow) && after->notified) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May the packets of the next operation leave?  With STRONG_ORDER it reads after those before
+ * it have read (2.2.10), and reading the source of a put is what leaving is. */
+static bool may_send(struct emu_wire *w)
+{
+    const struct wire_op *op;
+
+    if ((w->sent >= w->posted) || (w->sent >= w->done + WINDOW) || emu_wire_op(w, w->sent)->held) {
+        return false;
+    }
+    op = emu_wire_op(w, w->sent);
+    if ((op->desc.kind != EMU_OP_PUT) || !wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER)) {
+        return true;
+    }
+    for (uint64_t i = w->done; i < w->sent; i++) {
+        const struct wire_op *before = emu_wire_op(w, i);
+
+        if ((before->flow == op->flow) && !before->landed && !is_put(&before->desc) && !before->read) {
+            return false; /* a get, or an ARMW, which reads when it lands */
+        }
+    }
+    return true;
+}
+
 /* May the next piece of operation n arrive?  *next_p is lowered to when it may. */
 static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *next_p)
 {
@@ -285,8 +381,7 @@ static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *nex
         if ((before->flow != op->flow) || before->landed) {
             continue;
         }
-        if (order || (last && wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) &&
-                      wants(before, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE))) {
+        if (order || (last && wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !lets_tell(w, i))) {
             return false;
         }
     }
@@ -311,7 +406,7 @@ static void tell(struct emu_wire *w, uint64_t n)
 
         if (before->flow == op->flow) {
             remote = remote && (before->remote_told || !told_remotely(before));
-            local  = local && (before->local_told || !wants(before, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE));
+            local  = local && lets_tell(w, i);
         }
     }
     if (!op->remote_told && remote) {
@@ -330,7 +425,8 @@ static void tell(struct emu_wire *w, uint64_t n)
     }
     /* an error is known when the remote side has had its turn */
     if (!op->local_told && local && op->remote_told) {
-        if ((op->code != UTOFU_SUCCESS) || wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
+        op->notified = wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) || ((op->code != UTOFU_SUCCESS) && !passed(w, n));
+        if (op->notified) {
             emu_local_notice(w->vcq, &op->desc, &op->carried, op->code, 0);
         }
         op->local_told = true;
@@ -355,7 +451,7 @@ static void tell_all(struct emu_wire *w)
 
 bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
 {
-    bool     can_send = (w->sent < w->posted) && (w->sent < w->done + WINDOW) && !emu_wire_op(w, w->sent)->held;
+    bool     can_send = may_send(w);
     uint64_t n = w->done;
 
     if (can_send && (!w->strict || (draw(w) % 2 == 0))) {

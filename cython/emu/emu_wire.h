@@ -21,6 +21,8 @@ struct wire_op {
     int                fail;  /* injected result */
     int                tcq_code, code;
     bool               held, sent, read, landed, remote_told, local_told;
+    bool               good;     /* under way, and no error is to be expected */
+    bool               notified; /* there was a local notice */
     uint8_t            pieces, next_piece;
     uint8_t            order[EMU_WIRE_PIECES];
 };

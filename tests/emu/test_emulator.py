@@ -17,7 +17,9 @@ TEST = re.compile(r"CONF_TEST\(\"\w+\", (\w+),")
 NAMES = sorted(
     name for source in (HERE / "c").glob("*.c") for name in TEST.findall(source.read_text())
 )
-REHOME = TEST.findall((HERE / "c" / "emu_rehome.c").read_text())
+REHOME = [
+    name for source in (HERE / "c").glob("emu_rehome*.c") for name in TEST.findall(source.read_text())
+]
 
 
 def environment(job, **extra):
@@ -58,6 +60,11 @@ def test_emulator_by_the_kernel(emu_tests, name):
 @pytest.mark.parametrize("seed", [2, 3, 5, 8])
 def test_heap_in_use(emu_tests, seed):
     run(emu_tests, "heap_in_use", EMU_SEED=str(seed))
+
+
+def test_file_size_at_later_registration(emu_tests):
+    """The file is there already, and can't be written."""
+    run(emu_tests, "file_size_at_registration", EMU_LIMIT_LATE="1")
 
 
 def test_a_wrong_variable_is_said(emu_tests):

@@ -27,12 +27,14 @@ int main(int argc, char **argv)
 {
     utofu_vcq_hdl_t a, b;
     utofu_stadd_t s;
+    utofu_vbg_id_t gates[3];
     if (argc > 1) prctl(PR_SET_NAME, argv[1]);
     if (utofu_create_vcq(2, 0, &a)) return 1;
     if (utofu_create_vcq(4, UTOFU_VCQ_FLAG_EXCLUSIVE, &b)) return 2;
     for (int i = 0; i < 3; i++)
         if (utofu_reg_mem(a, memory[i], 4096, 0, &s)) return 3;
     if (utofu_dereg_mem(a, s, 0)) return 4;
+    if (utofu_alloc_vbg(1, 3, 0, gates)) return 9;
     printf("ready\n");
     fflush(stdout);
     getchar();
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
 
 @pytest.fixture(scope="module")
 def holder(compile_c):
-    """A program with two VCQs and two registrations on the first."""
+    """A program with two VCQs, two registrations on the first, three gates."""
     return str(compile_c(HOLDER, name="holder"))
 
 
@@ -146,7 +148,7 @@ def test_clean_takes_from_the_dead_only(start, emu):
     done = emu("clean")
     assert done["error"] is None
     assert done["reclaimed"] == [
-        {"slot": 1, "pid": second.pid, "cqs": 2, "vcqs": 2}
+        {"slot": 1, "pid": second.pid, "cqs": 2, "vcqs": 2, "barrier_gates": 3}
     ]
     after = {p["pid"]: p for p in emu("ls")["processes"]}
     assert set(after) == {first.pid, stopped.pid}
@@ -192,7 +194,10 @@ def test_text(start, emu, processes, job):
     second.wait()
     code, output = processes.run([COMMAND, "emu", "clean"])
     assert code == 0
-    assert f"slot 1 of process {second.pid}, which has ended: gave back 2 CQs" in output
+    assert (
+        f"slot 1 of process {second.pid}, which has ended: "
+        "gave back 2 CQs, 2 VCQ IDs, 3 barrier gates"
+    ) in output
 
 
 def test_odd_names(start, emu, processes):

@@ -359,10 +359,10 @@ static void print_name(pid_t pid)
     json_string(name);
 }
 
-static unsigned count_gates(const struct emu_control *c, uint32_t slot)
+/* Of a slot on a node */
+static unsigned count_gates(const struct emu_node *node, uint32_t slot)
 {
-    const struct emu_node *node  = &c->node[c->slot[slot].node % EMU_MAX_NODES];
-    unsigned               count = 0;
+    unsigned count = 0;
 
     for (unsigned i = 0; i < EMU_NODE_GATES; i++) {
         count += (atomic_load(&node->gate[i].id) != 0) && (node->gate[i].owner == slot);
@@ -375,7 +375,8 @@ static void print_process(const struct emu_control *c, uint32_t index)
     static struct emu_process   head;
     static unsigned             lanes[EMU_MAX_VCQS];
     const struct emu_proc_slot *slot = &c->slot[index];
-    uint64_t                    key  = atomic_load(&c->node[slot->node % EMU_MAX_NODES].key), memory = 0;
+    const struct emu_node      *node = &c->node[slot->node % EMU_MAX_NODES];
+    uint64_t                    key  = atomic_load(&node->key), memory = 0;
     bool                        alive = emu_slot_alive(slot);
     int                         fd    = alive ? segment_open(slot, &head, &memory) : -1;
 
@@ -389,7 +390,7 @@ static void print_process(const struct emu_control *c, uint32_t index)
            !alive ? "ended" : (emu_process_stopped(slot->pid) ? "stopped" : "running"), (unsigned)(key >> 40) & 0xff,
            (unsigned)(key >> 32) & 0xff, (unsigned)(key >> 24) & 0xff, (unsigned)(key >> 16) & 0xff,
            (unsigned)(key >> 8) & 0xff, (unsigned)key & 0xff);
-    printf(", \"barrier_gates\": %u", count_gates(c, index));
+    printf(", \"barrier_gates\": %u", count_gates(node, index));
     if (fd >= 0) {
         unsigned all = count_lanes(fd, &head, lanes);
         printf(", \"memory\": %llu, \"mrq_lanes\": %u", (unsigned long long)memory, all);
@@ -458,9 +459,9 @@ static struct emu_control *control_map_for_write(const struct found *f)
 }
 
 /* What slot holds, before it is given back */
-static void count_held(const struct emu_control *c, uint32_t slot, unsigned *cqs, unsigned *vcqs)
+static void count_held(const struct emu_control *c, uint32_t slot, unsigned *cqs, unsigned *vcqs, unsigned *gates)
 {
-    *cqs = *vcqs = 0;
+    *cqs = *vcqs = *gates = 0;
     for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
         const struct emu_node *node = &c->node[n];
         if (atomic_load(&node->key) == 0) {
@@ -473,6 +474,7 @@ static void count_held(const struct emu_control *c, uint32_t slot, unsigned *cqs
             uint64_t owner = atomic_load(&node->vcq[i]);
             *vcqs += (owner != 0) && (EMU_VCQ_OWNER_SLOT(owner) == slot);
         }
+        *gates += count_gates(node, slot);
     }
 }
 
@@ -491,13 +493,13 @@ static bool clean_job(const struct found *f)
         snprintf(emu_g.job, sizeof(emu_g.job), "%s", f->control->job);
         done = emu_control_lock();
         for (uint32_t s = 0; done && (s < EMU_MAX_PROCS); s++) {
-            unsigned cqs, vcqs;
+            unsigned cqs, vcqs, gates;
             if ((atomic_load(&c->slot[s].state) != EMU_SLOT_LIVE) || emu_slot_alive(&c->slot[s])) {
                 continue;
             }
-            count_held(c, s, &cqs, &vcqs);
-            printf("%s\n   {\"slot\": %u, \"pid\": %d, \"cqs\": %u, \"vcqs\": %u}", comma, s, (int)c->slot[s].pid, cqs,
-                   vcqs);
+            count_held(c, s, &cqs, &vcqs, &gates);
+            printf("%s\n   {\"slot\": %u, \"pid\": %d, \"cqs\": %u, \"vcqs\": %u, \"barrier_gates\": %u}", comma, s,
+                   (int)c->slot[s].pid, cqs, vcqs, gates);
             emu_control_reclaim(s);
             comma = ",";
         }

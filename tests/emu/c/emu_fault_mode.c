@@ -166,6 +166,90 @@ CONF_TEST("fault", fault_dead_peer, 2, "a node that is said to be dead is dead f
     conf_vcq_close(&vcq);
 }
 
+/* Each kind of operation towards each rank, after the third put to rank 1 has killed it */
+static void dead_for_all(const char *rules)
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s[3];
+    char                    coords[32];
+
+    snprintf(coords, sizeof(coords), "0,0,0,0,0,%d", conf_rank); /* 0, 1 and a node of another A */
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 2) ? "0,0,0,1,0,0" : coords, 1);
+    if (conf_rank == 0) {
+        setenv("UTOFU_EMU_FAULT", rules, 1);
+    }
+    memset(words, 0, sizeof(words));
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), s);
+    for (int i = 0; (i < 3) && (conf_rank == 0); i++) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], s[0], s[1], 8, i, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), (i < 2) ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
+    }
+    for (int to = 0; (to < 3) && (conf_rank == 0); to++) {
+        int want = (to == 1) ? UTOFU_ERR_MRQ_PEER : UTOFU_SUCCESS;
+
+        CONF_OK(utofu_get(vcq.hdl, vcq.peer[to], s[0] + 8, s[to] + 16, 8, 1, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), want);
+        CONF_OK(utofu_armw8(vcq.hdl, vcq.peer[to], UTOFU_ARMW_OP_ADD, 1, s[to] + 24, 2, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), want);
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[to], 5, s[to] + 32, 8, 3, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), want);
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[to], s[0], s[to], 8, 4, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), want);
+    }
+    conf_barrier();
+    CONF_CHECK(words[3] == (conf_rank != 1), "%d ARMWs arrived", (int)words[3]);
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("fault", fault_dead_for_all_kinds, 3, "a node is dead for operations of every kind, whatever kind killed it")
+{
+    dead_for_all("put:peer=0,0,0,0,0,1:after=2:dead");
+}
+
+CONF_TEST("fault", fault_dead_alone, 3, "a rule without peer= kills the node of the operation that it is about, and no other")
+{
+    dead_for_all("put:after=2:dead");
+}
+
+CONF_TEST("fault", fault_dead_count, 2, "with count=N it kills so many times")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s[2];
+
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 1) ? "0,0,0,0,0,1" : "0,0,0,0,0,0", 1);
+    setenv("UTOFU_EMU_FAULT", "any:after=1:count=2:dead", 1);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), s);
+    for (int i = 0; i < 5; i++) { /* these go to nobody */
+        CONF_OK(utofu_nop(vcq.hdl, 0, NULL));
+    }
+    for (int i = 0; i < 5; i++) {
+        int to = i % 2;
+
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[to], s[conf_rank], s[to], 8, i, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), (i == 0) ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("fault", fault_every, 1, "every=N is about the first of what after= leaves, and each Nth after it")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    open_with(&vcq, &s, "put:after=2:every=3:error=MRQ_OTHER");
+    for (int i = 0; i < 12; i++) {
+        int want = ((i >= 2) && ((i - 2) % 3 == 0)) ? UTOFU_ERR_MRQ_OTHER : UTOFU_SUCCESS;
+        int got  = put_ends(&vcq, s, (uint64_t)i + 1, 0);
+        CONF_CHECK(got == want, "put %d ended with %s", i, conf_code_name(got));
+    }
+}
+
 CONF_TEST("fault", fault_busy_and_short_toq, 1, "busy makes a call return BUSY; toq=N leaves a TOQ N entries")
 {
     struct conf_vcq vcq;

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_carrier.c - session mode when something happens to who brings a Put, in the middle of
+ * its call (docs/emulator.md, Session mode).  A system call that it makes there stops it.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define SESSION UTOFU_VCQ_FLAG_SESSION_MODE
+#define ALL     (CONF_TCQ | CONF_LMRQ | CONF_RMRQ)
+
+enum { SIZE = 64 * 1024 };
+
+static void need_filters(void)
+{
+    if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0) {
+        conf_skip("no seccomp filters here");
+    }
+}
+
+/* From now on this happens to who makes that system call. */
+static void filter(int number, unsigned action)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog prog = {CONF_LEN(code), code};
+
+    CONF_CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog),
+               "the filter: %s", strerror(errno));
+}
+
+/* A child of rank 0 brings rank 1 a Put that starts all num operations, and dies while it reads
+ * for the first of them what rank 1 has. */
+static void die_in_the_middle(int num, bool polls_tcq)
+{
+    static unsigned char expected[SIZE];
+    struct conf_vcq      vcq;
+    struct conf_mem      mem;
+    utofu_stadd_t        stadds[3];
+    pid_t                child = 0;
+    int                  status;
+
+    need_filters();
+    setenv("UTOFU_EMU_REHOME", "0", 1); /* by system calls, then */
+    if (conf_rank == 0) {
+        child = fork();
+        CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
+    }
+    if (child > 0) {
+        CONF_CHECK(waitpid(child, &status, 0) == child, "waitpid");
+        CONF_CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSYS), "status 0x%x", status);
+        conf_barrier();
+        conf_barrier();
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    conf_vcq_open(&vcq, 0, (conf_rank == 1) ? SESSION : 0);
+    conf_mem_alloc(&mem, (conf_rank == 1) ? CONF_MEM_ANON : CONF_MEM_MEMFD, SIZE);
+    conf_fill(mem.addr, SIZE, (unsigned)conf_rank);
+    conf_reg_all(&vcq, mem.addr, SIZE, stadds);
+    for (int i = 0; (i < num) && (conf_rank == 1); i++) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[2], stadds[1], stadds[2], SIZE, i, ALL, CONF_PTR(i + 1)));
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        filter(SYS_process_vm_readv, SECCOMP_RET_KILL_PROCESS);
+        utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], 8, 99, UTOFU_ONESIDED_FLAG_SPS((unsigned)num), NULL);
+        _exit(3);
+    }
+    conf_barrier(); /* it is dead */
+    if ((conf_rank == 1) && polls_tcq) {
+        CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(1), UTOFU_ERR_TCQ_OTHER);
+        for (int i = 1; i < num; i++) {
+            CONF_EXPECT_TCQ(&vcq, CONF_PTR(i + 1));
+        }
+    }
+    for (int i = 1; i < num; i++) {
+        CONF_EXPECT_MRQ(&vcq, (conf_rank == 1) ? UTOFU_MRQ_TYPE_LCL_PUT : UTOFU_MRQ_TYPE_RMT_PUT,
+                        vcq.peer[3 - conf_rank], i, NULL);
+    }
+    if ((conf_rank == 2) || polls_tcq) {
+        CONF_EXPECT_QUIET(&vcq);
+    }
+    conf_barrier();
+    if ((conf_rank == 2) && (num > 1)) { /* but for what the Put brought */
+        conf_fill(expected, SIZE, 1);
+        CONF_CHECK(!memcmp(mem.addr + 8, expected + 8, SIZE - 8), "what was relayed");
+    }
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
+
+CONF_TEST("carrier", carrier_dies_tcq, 3,
+          "when who brought a Put dies in its call, the relay finds an error in the TCQ for the operation that "
+          "was under way, and goes on with the rest by polling the TCQ")
+{
+    die_in_the_middle(3, true);
+}
+
+CONF_TEST("carrier", carrier_dies_mrq, 3, "it also goes on by polling an empty MRQ, and nothing else")
+{
+    die_in_the_middle(3, false);
+}
+
+CONF_TEST("carrier", carrier_dies_last, 3, "the error is found also when nothing is left to be started")
+{
+    die_in_the_middle(1, true);
+}
+
+/* ------------------------------------------------------- freed meanwhile */
+
+/* The kernel refuses the call, after rank 1 had time for what it does. */
+static void on_sigsys(int sig, siginfo_t *info, void *context)
+{
+    ucontext_t *uc = context;
+
+    (void)sig;
+    (void)info;
+    conf_barrier();
+    conf_barrier();
+#if defined(__x86_64__)
+    uc->uc_mcontext.gregs[REG_RAX] = -EPERM;
+#elif defined(__aarch64__)
+    uc->uc_mcontext.regs[0] = (unsigned long long)-EPERM;
+#else
+    (void)uc;
+#endif
+}
+
+CONF_TEST("carrier", credit_of_a_freed_vcq, 2,
+          "a Put to a session-mode VCQ that is freed meanwhile starts nothing of the VCQ that is made in its place")
+{
+    struct sigaction sa = {.sa_sigaction = on_sigsys, .sa_flags = SA_SIGINFO};
+    struct conf_vcq  vcq;
+    struct conf_mem  mem;
+    utofu_stadd_t    stadds[2], lcl;
+    utofu_vcq_id_t   old;
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+    conf_skip("how a system call returns is not known here");
+#endif
+    need_filters();
+    setenv("UTOFU_EMU_REHOME", "0", 1);
+    setenv("UTOFU_EMU_LINES", "unordered", 1); /* by one system call */
+    conf_vcq_open(&vcq, 0, (conf_rank == 1) ? SESSION : 0);
+    conf_mem_alloc(&mem, CONF_MEM_ANON, SIZE);
+    memset(mem.addr, 0, SIZE);
+    conf_reg_all(&vcq, mem.addr, SIZE, stadds);
+    if (conf_rank == 0) {
+        CONF_CHECK(!sigaction(SIGSYS, &sa, NULL), "sigaction");
+        filter(SYS_process_vm_writev, SECCOMP_RET_TRAP);
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], SIZE, 1, UTOFU_ONESIDED_FLAG_SPS(2), NULL));
+        conf_barrier();
+    } else {
+        old = vcq.id;
+        conf_barrier(); /* rank 0 is in its call */
+        conf_vcq_close(&vcq);
+        conf_vcq_create(&vcq, 0, SESSION);
+        CONF_CHECK(vcq.id == old, "the new VCQ has another ID");
+        lcl = conf_reg(&vcq, mem.addr, SIZE, 0);
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, lcl, lcl + 8, 8, 1, ALL, CONF_PTR(1)));
+        conf_barrier();
+        conf_barrier(); /* its call has returned */
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, lcl, lcl + 8, 8, 2, ALL, CONF_PTR(2)));
+        CONF_EXPECT_QUIET(&vcq);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}

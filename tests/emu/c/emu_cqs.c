@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_cqs.c - CQs that are kept for exclusive and session-mode VCQs, when the processes of one
+ * node share them (4.3.2.1, 4.3.2.2): as many as there are, and none is left for nobody.
+ */
+#include "harness.h"
+
+#define EXCLUSIVE UTOFU_VCQ_FLAG_EXCLUSIVE
+#define SESSION   UTOFU_VCQ_FLAG_SESSION_MODE
+
+enum { CQS = 9 };
+
+static utofu_vcq_hdl_t plain;
+
+/* All ranks are on one node, and each makes a plain VCQ first, one after the other. */
+static void one_node(const char *exclusive, const char *session)
+{
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    setenv("UTOFU_NUM_EXCLUSIVE_CQS", exclusive, 1);
+    setenv("UTOFU_NUM_SESSION_MODE_CQS", session, 1);
+    for (int turn = 0; turn < conf_procs; turn++) {
+        if (turn == conf_rank) {
+            CONF_OK(utofu_create_vcq(0, 0, &plain));
+        }
+        conf_barrier();
+    }
+}
+
+static int make_all(unsigned long flags)
+{
+    utofu_vcq_hdl_t hdl;
+    int             n = 0;
+
+    while (CONF_CODE(utofu_create_vcq(0, flags, &hdl), UTOFU_SUCCESS, UTOFU_ERR_NOT_AVAILABLE) == UTOFU_SUCCESS) {
+        n++;
+    }
+    return n;
+}
+
+/* Rank after rank takes all exclusive and session-mode ones that it can get: what is left of nine
+ * CQs goes to who comes first, the exclusive ones before the others. */
+static void take_all(int exclusive, int session)
+{
+    int mine[2] = {0, 0}, all[CONF_MAX_PROCS][2], left = CQS - conf_procs;
+
+    for (int turn = 0; turn < conf_procs; turn++) {
+        if (turn == conf_rank) {
+            mine[1] = make_all(SESSION);
+            mine[0] = make_all(EXCLUSIVE);
+        }
+        conf_barrier();
+    }
+    conf_exchange(mine, sizeof(mine), all);
+    for (int r = 0; r < conf_procs; r++) {
+        int e = (exclusive < left) ? exclusive : left, s = (session < left - e) ? session : left - e;
+
+        CONF_CHECK((all[r][1] == s) && (all[r][0] >= e), "rank %d has %d exclusive and %d session-mode VCQs, not %d and %d",
+                   r, all[r][0], all[r][1], e, s);
+        left -= all[r][0] + all[r][1];
+    }
+    CONF_CHECK(left == 0, "%d CQs are left for nobody", left);
+}
+
+CONF_TEST("cqs", cqs_four_processes, 4, "four processes that ask for 4 and 3 CQs each can make a plain VCQ each")
+{
+    one_node("4", "3");
+    take_all(4, 3);
+}
+
+CONF_TEST("cqs", cqs_all_for_session, 2, "a process that asks for 8 session-mode CQs leaves the next one's to it")
+{
+    one_node("0", "8");
+    take_all(0, 8);
+}
+
+CONF_TEST("cqs", cqs_all_for_exclusive, 2, "the same of exclusive ones")
+{
+    one_node("8", "0");
+    take_all(8, 0);
+}
+
+CONF_TEST("cqs", cqs_few_are_left, 2, "who finds three free CQs, and asks for more, gets a shared one and two others")
+{
+    utofu_vcq_hdl_t hdl;
+
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    if (conf_rank == 0) {
+        for (int i = 0; i < CQS - 3; i++) {
+            CONF_OK(utofu_create_vcq(0, EXCLUSIVE, &hdl));
+        }
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        setenv("UTOFU_NUM_EXCLUSIVE_CQS", "1", 1);
+        setenv("UTOFU_NUM_SESSION_MODE_CQS", "8", 1);
+        CONF_OK(utofu_create_vcq(0, SESSION, &hdl));
+        CONF_CODE(utofu_create_vcq(0, SESSION, &hdl), UTOFU_ERR_NOT_AVAILABLE);
+        CONF_OK(utofu_create_vcq(0, EXCLUSIVE, &hdl));
+        CONF_CODE(utofu_create_vcq(0, EXCLUSIVE, &hdl), UTOFU_ERR_NOT_AVAILABLE);
+        CONF_OK(utofu_create_vcq(0, 0, &hdl));
+    }
+    conf_barrier();
+}
