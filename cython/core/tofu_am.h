@@ -407,8 +407,8 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty);
 /* mrq_empty: as above, in the same call of progress. */
 void tofu_am_tick(tofu_iface_t *iface, int mrq_empty);
 /* No message can go to the peer any more, and, when it is known to be gone
- * (ENDPOINT_TIMEOUT), it sends none. */
-void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status);
+ * (ENDPOINT_TIMEOUT), it sends none; borrower: it is who holds slots of ours. */
+void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status, int borrower);
 /* Only the latter: it posts nothing any more.  What it posted before is still
  * delivered: its slots are taken back when the MRQ was read to the end. */
 void tofu_am_borrower_gone(tofu_peer_t *peer);

@@ -383,7 +383,7 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
     }
     if ((answer & 0xffffffffu) == TOFU_ANSWER_GONE) {
         ++iface->stats.credit_rx;
-        tofu_peer_failed(chan->peer, TOFU_ERR_ENDPOINT_TIMEOUT, 1);
+        tofu_peer_failed(chan->peer, TOFU_ERR_ENDPOINT_TIMEOUT, TOFU_SUCCEEDED);
         return 1;
     }
     if ((chan->request == TOFU_REQUEST_GRANT) &&

@@ -495,11 +495,11 @@ void tofu_am_borrower_retell(tofu_peer_t *peer)
     }
 }
 
-void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status)
+void tofu_am_peer_gone(tofu_peer_t *peer, tofu_status_t status, int borrower)
 {
     /* A failure of our own says nothing about what the peer still writes: its slots can
      * be lent again when it is known to be gone, as probes tell. */
-    if (status == TOFU_ERR_ENDPOINT_TIMEOUT) {
+    if (borrower && (status == TOFU_ERR_ENDPOINT_TIMEOUT)) {
         tofu_am_borrower_gone(peer);
     }
     if (peer->chan != NULL) {

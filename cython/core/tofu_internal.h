@@ -502,7 +502,9 @@ int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
 tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
                                     const tofu_address_t *address);
 /* An operation of which nobody keeps a record failed, or the peer is gone
- * (status of MRQ_PEER): the eps that may have posted it fail. */
+ * (status of MRQ_PEER): the eps that may have posted it fail.  TOFU_SUCCEEDED: it is
+ * gone, and another iface has its VCQ, which may hold slots of ours. */
+#define TOFU_SUCCEEDED 2
 void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone);
 /* The VCQ that the line is about is gone, and so are all its ports. */
 void tofu_line_failed(tofu_peer_t *line, tofu_status_t status);

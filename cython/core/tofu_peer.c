@@ -201,7 +201,7 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone)
         }
     }
     if (gone) {
-        tofu_am_peer_gone(peer, status);
+        tofu_am_peer_gone(peer, status, gone != TOFU_SUCCEEDED);
         tofu_peer_abort(peer, status);
     }
 }

@@ -399,6 +399,63 @@ static void heirs(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* Rank 0 has an idle channel to an iface that ends, and does not come to give its slots
+ * back for a while.  Another iface has the VCQ meanwhile, and sends: that it is not the one
+ * of the channel takes nothing away from it. */
+static void idle_channel(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    tofu_iface_stats_t  stats;
+    utofu_vcq_id_t      first;
+    unsigned            sent = 0, round;
+    double              end;
+
+    start(ctx, NULL);
+    if (ctx->rank == 0) {
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[1], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[1]);
+        tofu_ep_destroy(ctx->ep[1]);
+        ctx->ep[1] = NULL;
+        while (atomic_load(&ctx->shared->word[1]) == 0) {
+            core_usleep(1000); /* no progress */
+        }
+        core_usleep(1200000);
+        WAIT_FOR(ctx, 20, atomic_load(&ctx->shared->word[2]) != 0);
+        WAIT_FOR(ctx, 20, seen == atomic_load(&ctx->shared->word[2]));
+        tofu_iface_get_stats(ctx->iface, &stats);
+        CHECK_EQ(stats.dropped, 0);
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
+                                &ctx->ep[1]));
+    } else {
+        WAIT_FOR(ctx, 20, seen == 1);
+        first = ctx->iface->vcq_id;
+        tofu_ep_destroy(ctx->ep[0]);
+        tofu_ep_destroy(ctx->ep[1]);
+        tofu_iface_config_default(&config);
+        for (round = 0; (round == 0) || (ctx->iface->vcq_id != first); ++round) {
+            CHECK(round < 100); /* the VCQs take turns */
+            tofu_iface_close(ctx->iface);
+            CHECK_OK(tofu_iface_open(ctx->md, &config, &ctx->iface));
+        }
+        CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+        tofu_iface_get_address(ctx->iface, ctx->shared->rank[1].address);
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[0].address, 0,
+                                &ctx->ep[0]));
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
+                                &ctx->ep[1]));
+        sent += tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) == TOFU_OK;
+        atomic_store(&ctx->shared->word[1], 1);
+        for (end = core_now() + 3; core_now() < end; core_usleep(300)) {
+            sent += tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) == TOFU_OK;
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK(sent > 500); /* to the end */
+        atomic_store(&ctx->shared->word[2], sent);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* After an ep was abandoned nothing of it comes to its user, also of operations without
  * a completion. */
 static void on_data(void *arg, const void *data, size_t length)
@@ -486,6 +543,7 @@ int main(int argc, char **argv)
         {"many_wait", 1, 60, many_wait, 0},
         {"one_notice", 2, 60, one_notice, 0},
         {"heirs", 2, 60, heirs, 0},
+        {"idle_channel", 2, 60, idle_channel, 0},
         {"abandoned_get", 2, 60, abandoned_get, 0},
         {"hole", 1, 30, hole, 0}
     };
