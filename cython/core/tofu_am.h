@@ -302,6 +302,7 @@ struct tofu_lender {
     uint8_t        recalled;   /* was asked to give the slots back */
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
     uint8_t        used;       /* a message without a notice came with this permit */
+    uint8_t        retold;     /* posts to it that were lost, since it was heard */
     uint32_t       key;        /* of its last permit */
     uint64_t       polled_turn; /* after the last message without a notice, ... */
     uint64_t       tick_turn;  /* ... as the last tick saw it */
@@ -309,7 +310,6 @@ struct tofu_lender {
     uint64_t       report_ms;  /* it was told what was consumed */
     uint64_t       barred_ms;  /* no permit before */
     uint64_t       gone_call;  /* iface->calls when that was found */
-    uint32_t       retold;     /* posts to it that were lost, since it was heard */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
     tofu_link_t    due;        /* in am->due: must be told what was consumed;
