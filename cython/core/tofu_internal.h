@@ -447,6 +447,8 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
 tofu_status_t tofu_mem_register_local(tofu_mem_t *memh, tofu_iface_t *iface,
                                       const void *address, size_t length,
                                       utofu_stadd_t *stadd_p);
+/* Hand the STADDs of memh on ifaces' VCQs to their ifaces; under md->lock. */
+void tofu_reg_release_local(tofu_mem_t *memh);
 /* Deregister what other threads gave up. */
 void tofu_iface_drain_dereg(tofu_iface_t *iface);
 

@@ -337,7 +337,7 @@ static inline int emu_ready(void)
 {
     return emu_likely(atomic_load_explicit(&emu_g.ready, memory_order_acquire)) ? UTOFU_SUCCESS : emu_join();
 }
-/* From the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
+/* emu_memfd.c: from the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
  * an error, EFBIG, of this thread's call and not the end of the program; errno stays. */
 struct emu_file_size {
     sigset_t mask;

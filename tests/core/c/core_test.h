@@ -111,6 +111,18 @@ void done_init(struct done *done);
 /* Progress until it was called; its status. */
 tofu_status_t done_wait(struct ctx *ctx, struct done *done);
 
+/* Progress until the condition holds; a failure after so many seconds. */
+#define PROGRESS_UNTIL(_ctx, _seconds, _cond) \
+    do { \
+        double _end = core_now() + (_seconds); \
+        while (!(_cond)) { \
+            tofu_iface_progress((_ctx)->iface); \
+            if (core_now() > _end) { \
+                FAIL("not within %d s: %s", (int)(_seconds), #_cond); \
+            } \
+        } \
+    } while (0)
+
 /* Call again while it says NO_RESOURCE. */
 #define RETRY(ctx, call) \
     ({ \

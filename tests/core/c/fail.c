@@ -19,18 +19,6 @@ static int8_t on_am(void *arg, void *data, size_t length, unsigned flags)
     return TOFU_OK;
 }
 
-/* Wait until a condition holds, driving the iface; not longer than some seconds. */
-#define WAIT_FOR(ctx, seconds, cond) \
-    do { \
-        double _end = core_now() + (seconds); \
-        while (!(cond)) { \
-            tofu_iface_progress((ctx)->iface); \
-            if (core_now() > _end) { \
-                FAIL("not within %d s: %s", (int)(seconds), #cond); \
-            } \
-        } \
-    } while (0)
-
 /* core_close without the barrier, for which some ranks are missing. */
 static void leave(struct ctx *ctx)
 {
@@ -105,7 +93,7 @@ static void check_rank_2_works(struct ctx *ctx)
 static void serve_until_released(struct ctx *ctx)
 {
     CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
-    WAIT_FOR(ctx, 40, atomic_load(&ctx->shared->word[2]) && (am_seen > 0));
+    PROGRESS_UNTIL(ctx, 40, atomic_load(&ctx->shared->word[2]) && (am_seen > 0));
 }
 
 static void check_failed(struct ctx *ctx)
@@ -130,7 +118,7 @@ static void check_failed(struct ctx *ctx)
     CHECK_EQ(tofu_ep_am_short(ctx->ep[1], 1, 0, NULL, 0),
              TOFU_ERR_ENDPOINT_TIMEOUT);
     CHECK_EQ(tofu_ep_flush(ctx->ep[1], 0, NULL), TOFU_ERR_ENDPOINT_TIMEOUT);
-    WAIT_FOR(ctx, 5, tofu_ep_flush(ctx->ep[1], TOFU_FLUSH_CANCEL, NULL) ==
+    PROGRESS_UNTIL(ctx, 5, tofu_ep_flush(ctx->ep[1], TOFU_FLUSH_CANCEL, NULL) ==
                              TOFU_OK);
     CHECK_OK(tofu_ep_fence(ctx->ep[1]));
     CHECK_EQ(ctx->ep_errors, 1);
@@ -176,7 +164,7 @@ static void killed_target(struct ctx *ctx)
     }
     CHECK_EQ(ctx->ep_errors, 1);
     for (i = 0; i < n; ++i) {
-        WAIT_FOR(ctx, 5, done[i].called == 1);
+        PROGRESS_UNTIL(ctx, 5, done[i].called == 1);
         CHECK((done[i].comp.status == TOFU_OK) ||
               (done[i].comp.status == TOFU_ERR_ENDPOINT_TIMEOUT));
     }
@@ -213,11 +201,11 @@ static void killed_silent(struct ctx *ctx)
     done_init(&done);
     status = tofu_ep_flush(ctx->ep[1], 0, &done.comp);
     if (status == TOFU_INPROGRESS) {
-        WAIT_FOR(ctx, 5, done.called == 1);
+        PROGRESS_UNTIL(ctx, 5, done.called == 1);
         status = done.comp.status;
     }
     CHECK_EQ(status, TOFU_ERR_ENDPOINT_TIMEOUT);
-    WAIT_FOR(ctx, 5, ctx->ep_errors == 1);
+    PROGRESS_UNTIL(ctx, 5, ctx->ep_errors == 1);
     check_failed(ctx);
     check_rank_2_works(ctx);
     leave(ctx);
@@ -249,7 +237,7 @@ static void killed_idle(struct ctx *ctx)
                                           ctx->rkey[0])));
     CHECK_EQ(tofu_ep_flush(ctx->ep[1], 0, NULL), TOFU_INPROGRESS);
     CHECK_OK(tofu_ep_check(ctx->ep[1]));
-    WAIT_FOR(ctx, 5, ctx->ep_errors == 1);
+    PROGRESS_UNTIL(ctx, 5, ctx->ep_errors == 1);
     CHECK_EQ(tofu_ep_check(ctx->ep[1]), TOFU_ERR_ENDPOINT_TIMEOUT);
     check_failed(ctx);
     check_rank_2_works(ctx);
@@ -288,12 +276,12 @@ static void use_failed(struct ctx *ctx, int r, const char *what,
                             &ctx->ep[r]));
     done_init(&done);
     /* messages wait for slots, which nobody lends any more */
-    WAIT_FOR(ctx, 10, ((status = use(ctx, r, what, &done)) !=
+    PROGRESS_UNTIL(ctx, 10, ((status = use(ctx, r, what, &done)) !=
                        TOFU_ERR_NO_RESOURCE));
     if (status == TOFU_INPROGRESS) {
         CHECK_EQ(done_wait(ctx, &done), expected);
     }
-    WAIT_FOR(ctx, 10, ctx->ep_errors == errors + 1);
+    PROGRESS_UNTIL(ctx, 10, ctx->ep_errors == errors + 1);
     CHECK_EQ(ctx->failed_status, expected);
     CHECK_EQ(tofu_ep_check(ctx->ep[r]), expected);
     CHECK_EQ(tofu_ep_flush(ctx->ep[r], 0, NULL), expected);
@@ -314,7 +302,7 @@ static void never_there(struct ctx *ctx)
         CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
         core_flush(ctx, ctx->ep[0]);
     } else if (ctx->rank == 0) {
-        WAIT_FOR(ctx, 10, am_seen == 1);
+        PROGRESS_UNTIL(ctx, 10, am_seen == 1);
     }
     core_barrier_asleep(ctx);
     if (ctx->rank != 0) {
@@ -343,7 +331,7 @@ static void killed_receiver_at(struct ctx *ctx, int before_grant)
     if (ctx->rank == 1) {
         if (!before_grant) {
             CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
-            WAIT_FOR(ctx, 10, am_seen > 1000);
+            PROGRESS_UNTIL(ctx, 10, am_seen > 1000);
         } else {
             core_usleep(200000); /* the request is there; not read */
         }
@@ -388,7 +376,7 @@ static void killed_senders(struct ctx *ctx)
     core_open(ctx, &config, 0);
     if (ctx->rank == 0) {
         CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
-        WAIT_FOR(ctx, 40, atomic_load(&ctx->shared->word[1]) ==
+        PROGRESS_UNTIL(ctx, 40, atomic_load(&ctx->shared->word[1]) ==
                                   (uint64_t)(ctx->size - 1 - dead));
         leave(ctx);
         return;
@@ -405,12 +393,12 @@ static void killed_senders(struct ctx *ctx)
     }
     core_usleep(100000);
     for (r = 0; r < 50; ++r) {
-        WAIT_FOR(ctx, 40, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) ==
+        PROGRESS_UNTIL(ctx, 40, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) ==
                                   TOFU_OK);
     }
     core_flush(ctx, ctx->ep[0]);
     atomic_fetch_add(&ctx->shared->word[1], 1);
-    WAIT_FOR(ctx, 40, atomic_load(&ctx->shared->word[1]) ==
+    PROGRESS_UNTIL(ctx, 40, atomic_load(&ctx->shared->word[1]) ==
                               (uint64_t)(ctx->size - 1 - dead));
     leave(ctx);
 }
@@ -427,7 +415,7 @@ static void orderly_end(struct ctx *ctx)
         for (i = 0; i < 100; ++i) {
             CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, i, NULL, 0)));
             if (i == 60) { /* rank 0 has slots of ours, too */
-                WAIT_FOR(ctx, 10, am_seen == 1);
+                PROGRESS_UNTIL(ctx, 10, am_seen == 1);
                 core_barrier(ctx);
                 core_barrier_asleep(ctx);
                 i = 90;
@@ -439,14 +427,14 @@ static void orderly_end(struct ctx *ctx)
         return;
     }
     CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[1], 1, 0, NULL, 0)));
-    WAIT_FOR(ctx, 10, am_seen >= 61);
+    PROGRESS_UNTIL(ctx, 10, am_seen >= 61);
     core_barrier(ctx);
     core_barrier_asleep(ctx);
     while (atomic_load(&ctx->shared->word[5]) == 0) {
         core_usleep(1000);
     }
     core_usleep(100000);
-    WAIT_FOR(ctx, 10, am_seen == 61 + 9);
+    PROGRESS_UNTIL(ctx, 10, am_seen == 61 + 9);
     for (i = 0; i < 100000; ++i) {
         tofu_iface_progress(ctx->iface);
     }
@@ -484,7 +472,7 @@ static void successors(struct ctx *ctx)
         for (i = 0; i < 30 + round; ++i) {
             CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[peer], 1, i, NULL, 0)));
         }
-        WAIT_FOR(ctx, 10, am_seen == 30 + round);
+        PROGRESS_UNTIL(ctx, 10, am_seen == 30 + round);
         core_barrier(ctx);
         CHECK_EQ(ctx->ep_errors, 0);
     }
@@ -522,7 +510,7 @@ static void not_sent(struct ctx *ctx)
             CHECK(sent < 100);
             tofu_iface_progress(ctx->iface);
         }
-        WAIT_FOR(ctx, 10, ctx->ep_errors == 2);
+        PROGRESS_UNTIL(ctx, 10, ctx->ep_errors == 2);
         CHECK_EQ(tofu_ep_am_short(other, 1, 0, NULL, 0), TOFU_ERR_IO_ERROR);
         tofu_ep_destroy(other);
         tofu_ep_destroy(ctx->ep[1]);
@@ -534,7 +522,7 @@ static void not_sent(struct ctx *ctx)
         core_flush(ctx, ctx->ep[1]);
         CHECK_EQ(ctx->ep_errors, 2);
     } else {
-        WAIT_FOR(ctx, 20, am_seen == 100);
+        PROGRESS_UNTIL(ctx, 20, am_seen == 100);
     }
     core_close(ctx);
 }
@@ -594,7 +582,7 @@ static void gone_memory(struct ctx *ctx)
         /* without a notice there is only the ep to tell */
         CHECK_OK(RETRY(ctx, tofu_ep_put_short(ctx->ep[1], &value, 8,
                                               ctx->shared->rank[1].base, rkey)));
-        WAIT_FOR(ctx, 5, ctx->ep_errors == 1);
+        PROGRESS_UNTIL(ctx, 5, ctx->ep_errors == 1);
         CHECK(ctx->failed_ep == ctx->ep[1]);
         CHECK_OK(RETRY(ctx, tofu_ep_put_short(ctx->ep[0], &value, 8,
                                               ctx->shared->rank[0].base,
@@ -623,7 +611,7 @@ static void forge_lent(struct ctx *ctx, const struct tofu_functions *fn,
     /* the first waits for slots, and takes a large one */
     CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
     CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
-    WAIT_FOR(ctx, 10, atomic_load(&ctx->shared->word[6]) == 1);
+    PROGRESS_UNTIL(ctx, 10, atomic_load(&ctx->shared->word[6]) == 1);
     CHECK_EQ(fn->query_stadd(target, TOFU_STAG_SLOTS, &slots), 0);
     /* nothing else was lent: the loan begins with slot 0, and 1 is next */
     CHECK_EQ(fn->put_piggyback(foreign, target, data, slots + 64, 16, 1, flags,
@@ -632,7 +620,7 @@ static void forge_lent(struct ctx *ctx, const struct tofu_functions *fn,
                                1, flags, NULL), 0);
     CHECK_EQ(fn->put_piggyback(ctx->iface->vcq, target, data,
                                slots + 64 - 1 - 16, 16, 1, flags, NULL), 0);
-    WAIT_FOR(ctx, 10, atomic_load(&ctx->shared->word[6]) == 2);
+    PROGRESS_UNTIL(ctx, 10, atomic_load(&ctx->shared->word[6]) == 2);
 }
 
 /* The other side of it. */
@@ -640,7 +628,7 @@ static void check_forge_lent(struct ctx *ctx)
 {
     tofu_iface_stats_t stats;
 
-    WAIT_FOR(ctx, 10, am_seen == 2);
+    PROGRESS_UNTIL(ctx, 10, am_seen == 2);
     atomic_store(&ctx->shared->word[6], 1);
     do {
         tofu_iface_progress(ctx->iface);
@@ -754,11 +742,11 @@ static void forged(struct ctx *ctx)
     if (ctx->rank == 1) {
         CHECK_EQ(fn->free_vcq(vcq), 0);
         for (i = 0; i < 100; ++i) {
-            WAIT_FOR(ctx, 20, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) ==
+            PROGRESS_UNTIL(ctx, 20, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0) ==
                                       TOFU_OK);
         }
     } else {
-        WAIT_FOR(ctx, 20, am_seen == 102);
+        PROGRESS_UNTIL(ctx, 20, am_seen == 102);
     }
     core_barrier(ctx);
     core_close(ctx);

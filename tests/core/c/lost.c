@@ -13,17 +13,6 @@
 #include <tofu_internal.h>
 #include <tofu_am.h>
 
-#define WAIT_FOR(_ctx, _seconds, _cond) \
-    do { \
-        double _end = core_now() + (_seconds); \
-        while (!(_cond)) { \
-            tofu_iface_progress((_ctx)->iface); \
-            if (core_now() > _end) { \
-                FAIL("not within %d s: %s", (int)(_seconds), #_cond); \
-            } \
-        } \
-    } while (0)
-
 static unsigned seen;
 
 static int8_t on_am(void *arg, void *data, size_t length, unsigned flags)
@@ -58,7 +47,7 @@ static void check_new_ep(struct ctx *ctx)
 {
     unsigned errors, i;
 
-    WAIT_FOR(ctx, 10, ctx->ep_errors > 0);
+    PROGRESS_UNTIL(ctx, 10, ctx->ep_errors > 0);
     errors = ctx->ep_errors;
     tofu_ep_destroy(ctx->ep[1]);
     CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
@@ -74,7 +63,7 @@ static void check_new_ep(struct ctx *ctx)
 
 static void serve(struct ctx *ctx, unsigned least)
 {
-    WAIT_FOR(ctx, 30, atomic_load(&ctx->shared->word[1]) && (seen >= least));
+    PROGRESS_UNTIL(ctx, 30, atomic_load(&ctx->shared->word[1]) && (seen >= least));
 }
 
 /* A message by am_bcopy was not sent, which the next one finds when it looks for a
@@ -170,7 +159,7 @@ static void parts(struct ctx *ctx)
 
     start(ctx, NULL);
     if (ctx->rank == 1) {
-        WAIT_FOR(ctx, 20, seen >= 3);
+        PROGRESS_UNTIL(ctx, 20, seen >= 3);
         kill(getpid(), SIGKILL);
     }
     CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, (void **)&memory, &memh));
@@ -188,7 +177,7 @@ static void parts(struct ctx *ctx)
     CHECK((status == TOFU_INPROGRESS) || (status == TOFU_ERR_NO_RESOURCE) ||
           (status == TOFU_ERR_ENDPOINT_TIMEOUT));
     CHECK(ctx->iface->posts <= ctx->iface->posts_limit + 1);
-    WAIT_FOR(ctx, 20, ctx->ep_errors == 1);
+    PROGRESS_UNTIL(ctx, 20, ctx->ep_errors == 1);
     tofu_mem_free(memh);
     tofu_ep_destroy(ctx->ep[1]);
     tofu_ep_destroy(ctx->ep[0]);
@@ -246,7 +235,7 @@ static void turns(struct ctx *ctx)
     turn.first       = 1;
     CHECK_OK(tofu_ep_pending_add(turn.ep[0], &turn.req[0]));
     CHECK_OK(tofu_ep_pending_add(turn.ep[1], &turn.req[2]));
-    WAIT_FOR(ctx, 10, seen == 4);
+    PROGRESS_UNTIL(ctx, 10, seen == 4);
     CHECK_EQ(ctx->iface->num_turns, 0);
     tofu_ep_destroy(turn.ep[0]);
     core_close(ctx);
@@ -381,7 +370,7 @@ static void heirs(struct ctx *ctx)
                 old = (ep[i]->peer == ep[round]->peer) ? ep[i] : old;
             }
             if (old != NULL) {
-                WAIT_FOR(ctx, 10, ctx->ep_errors == 1);
+                PROGRESS_UNTIL(ctx, 10, ctx->ep_errors == 1);
                 CHECK_EQ(tofu_ep_am_short(old, 1, 0, NULL, 0),
                          TOFU_ERR_ENDPOINT_TIMEOUT);
                 CHECK_OK(RETRY(ctx, tofu_ep_am_short(ep[round], 1, 0, NULL, 0)));
@@ -396,7 +385,7 @@ static void heirs(struct ctx *ctx)
         tofu_ep_destroy(ep[i]);
     }
     if (ctx->rank == 1) {
-        WAIT_FOR(ctx, 10, seen == 1);
+        PROGRESS_UNTIL(ctx, 10, seen == 1);
     }
     core_close(ctx);
 }
@@ -423,14 +412,14 @@ static void idle_channel(struct ctx *ctx)
             core_usleep(1000); /* no progress */
         }
         core_usleep(1200000);
-        WAIT_FOR(ctx, 20, atomic_load(&ctx->shared->word[2]) != 0);
-        WAIT_FOR(ctx, 20, seen == atomic_load(&ctx->shared->word[2]));
+        PROGRESS_UNTIL(ctx, 20, atomic_load(&ctx->shared->word[2]) != 0);
+        PROGRESS_UNTIL(ctx, 20, seen == atomic_load(&ctx->shared->word[2]));
         tofu_iface_get_stats(ctx->iface, &stats);
         CHECK_EQ(stats.dropped, 0);
         CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0,
                                 &ctx->ep[1]));
     } else {
-        WAIT_FOR(ctx, 20, (seen == 1) && atomic_load(&ctx->shared->word[3]));
+        PROGRESS_UNTIL(ctx, 20, (seen == 1) && atomic_load(&ctx->shared->word[3]));
         first = ctx->iface->vcq_id;
         tofu_ep_destroy(ctx->ep[0]);
         tofu_ep_destroy(ctx->ep[1]);
@@ -524,7 +513,7 @@ static void hole(struct ctx *ctx)
         CHECK((status == TOFU_OK) || (status == TOFU_INPROGRESS));
         CHECK_OK((status == TOFU_OK) ? status : done_wait(ctx, &done));
     }
-    WAIT_FOR(ctx, 10, seen == 4);
+    PROGRESS_UNTIL(ctx, 10, seen == 4);
     iov = (tofu_iov_t){memory + (length / 2), 100, memh, 0, 1}; /* not there */
     /* (who shares a VCQ uses the md's registration, from before the hole) */
     CHECK((getenv("CORE_MAX_VCQS") != NULL) ||

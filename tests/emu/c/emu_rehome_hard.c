@@ -146,15 +146,15 @@ CONF_TEST("rehome", out_of_reach_of_proc, 1, "the same after chroot to where no 
 {
     struct conf_vcq vcq;
     utofu_stadd_t   stadd, other;
-    char            dir[] = "/tmp/emu-rehome-XXXXXX";
+    char            dir[] = "emu-rehome-XXXXXX";
 
     conf_vcq_open(&vcq, 0, 0);
     moved(&vcq, 8 * PAGE, &other);
     char *block = moved(&vcq, 16 * PAGE, &stadd);
 
     CONF_CHECK(mkdtemp(dir) != NULL, "mkdtemp");
-    int outside = open("/", O_RDONLY | O_DIRECTORY), failed = chroot(dir);
-    CONF_CHECK(unlinkat(outside, dir + 1, AT_REMOVEDIR) == 0, "unlinkat: %s", strerror(errno));
+    int outside = open(".", O_RDONLY | O_DIRECTORY), failed = chroot(dir);
+    CONF_CHECK(unlinkat(outside, dir, AT_REMOVEDIR) == 0, "unlinkat: %s", strerror(errno));
     if (failed) {
         conf_skip("no chroot for this process");
     }

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* emu_memfd.c - files of memory, which are sparse and longer than a limit of file sizes allows. */
+#include "emu_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+void emu_file_size_begin(struct emu_file_size *f)
+{
+    sigset_t xfsz, pending;
+
+    sigemptyset(&xfsz);
+    sigaddset(&xfsz, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &xfsz, &f->mask);
+    f->pending = (sigpending(&pending) == 0) && sigismember(&pending, SIGXFSZ);
+}
+
+void emu_file_size_end(const struct emu_file_size *f)
+{
+    const struct timespec at_once = {0, 0};
+    int                   error   = errno;
+    sigset_t              xfsz;
+
+    sigemptyset(&xfsz);
+    sigaddset(&xfsz, SIGXFSZ);
+    while (!f->pending && (sigtimedwait(&xfsz, NULL, &at_once) < 0) && (errno == EINTR)) {
+    }
+    pthread_sigmask(SIG_SETMASK, &f->mask, NULL);
+    errno = error;
+}
+
+int emu_memfd(const char *name, uint64_t size)
+{
+    int                  fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), ret, error;
+    struct emu_file_size f;
+
+    if (fd < 0) {
+        return -1;
+    }
+    emu_file_size_begin(&f);
+    ret = ftruncate(fd, (off_t)size);
+    emu_file_size_end(&f);
+    if (ret || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
