@@ -32,6 +32,7 @@ def environment(job, **extra):
 def run(program, name, **extra):
     done = subprocess.run(
         [program, name],
+        cwd=program.parent,  # where its files go
         env=environment(name, **extra),
         capture_output=True,
         text=True,

@@ -6,7 +6,8 @@
  */
 #include "harness.h"
 
-#include <dirent.h>
+#include "own.h"
+
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -118,18 +119,6 @@ CONF_TEST("gone", put_to_a_successor, 1,
     conf_vcq_close(&vcq);
 }
 
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int  n = 0;
-
-    while (readdir(d) != NULL) {
-        n++;
-    }
-    closedir(d);
-    return n;
-}
-
 static int count_maps(void)
 {
     FILE *f = fopen("/proc/self/maps", "r");
@@ -157,13 +146,13 @@ CONF_TEST("gone", nothing_stays_of_dead_peers, 1,
         child_put(&vcq, &c, (uint64_t)round + 1);
         child_kill(&c);
         if (round == FIRST) {
-            fds  = count_fds();
+            fds  = own_fds();
             maps = count_maps();
         }
     }
     /* its service thread does it, when it is told, and gets a CPU */
     for (int i = 0; i < 1000; i++) {
-        more_fds  = count_fds() - fds;
+        more_fds  = own_fds() - fds;
         more_maps = count_maps() - maps;
         if ((more_fds <= SPARE) && (more_maps <= SPARE)) {
             break;

@@ -5,7 +5,8 @@
  */
 #include "harness.h"
 
-#include <dirent.h>
+#include "own.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -285,18 +286,6 @@ CONF_TEST("process", test_emu_foreign_listener, 2,
     }
 }
 
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int  n = 0;
-
-    while (readdir(d) != NULL) {
-        n++;
-    }
-    closedir(d);
-    return n;
-}
-
 CONF_TEST("process", test_emu_nothing_leaks, 2,
           "making and freeing VCQs, registrations and lanes thousands of times leaves no descriptor behind")
 {
@@ -319,10 +308,10 @@ CONF_TEST("process", test_emu_nothing_leaks, 2,
         conf_vcq_close(&vcq);
         conf_barrier();
         if (round == 20) {
-            fds = count_fds();
+            fds = own_fds();
         }
     }
-    CONF_CHECK(count_fds() <= fds, "%d descriptors, %d before", count_fds(), fds);
+    CONF_CHECK(own_fds() <= fds, "%d descriptors, %d before", own_fds(), fds);
 }
 
 struct told { /* what a child says: itself first, then the notices that it gets */

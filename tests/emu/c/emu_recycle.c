@@ -5,9 +5,8 @@
  */
 #include "harness.h"
 
-#include "emu_shm.h"
+#include "own.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -75,7 +74,7 @@ static void meanwhile(bool create)
     pthread_t       thread;
     int             fd;
 
-    snprintf(path, sizeof(path), "/tmp/emu-recycle-%d", (int)getpid());
+    snprintf(path, sizeof(path), "emu-recycle-%d", (int)getpid());
     snprintf(stats, sizeof(stats), "json:%s", path);
     CONF_CHECK(mkfifo(path, 0600) == 0, "mkfifo: %s", strerror(errno));
     CONF_CHECK(setenv("UTOFU_EMU_STATS", stats, 1) == 0, "setenv");
@@ -91,6 +90,7 @@ static void meanwhile(bool create)
     CONF_OK(utofu_reg_mem_with_stag(fresh.hdl, words[2], 256, STAG, 0, &stadd));
     fd = open(path, O_RDONLY | O_NONBLOCK);
     CONF_CHECK(fd >= 0, "open: %s", strerror(errno));
+    unlink(path);
     CONF_CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
     CONF_CHECK(other.code == (create ? UTOFU_ERR_USED : UTOFU_SUCCESS), "%s", conf_code_name(other.code));
     words[2][0] = 77;
@@ -99,7 +99,6 @@ static void meanwhile(bool create)
     conf_dereg(&fresh, stadd);
     conf_vcq_close(&fresh);
     CONF_OK(utofu_free_vcq(first.hdl));
-    unlink(path);
     close(fd);
 }
 
@@ -167,34 +166,6 @@ CONF_TEST("recycle", vcqs_come_and_go_strict, 1, "also in the strict mode")
 }
 
 /* --------------------------------------------------------------------------- lanes */
-
-/* This process's own segment, mapped once more as a peer maps it. */
-static struct emu_process *segment(void)
-{
-    char                path[300];
-    struct emu_process  head, *map = NULL;
-    struct dirent      *ent;
-    struct stat         st;
-    DIR                *d = opendir("/proc/self/fd");
-
-    CONF_CHECK(d != NULL, "/proc/self/fd");
-    while ((map == NULL) && ((ent = readdir(d)) != NULL)) {
-        int fd;
-        snprintf(path, sizeof(path), "/proc/self/fd/%s", ent->d_name);
-        if (stat(path, &st) || !S_ISREG(st.st_mode) || ((fd = open(path, O_RDWR | O_CLOEXEC)) < 0)) {
-            continue;
-        }
-        if ((pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head)) && (head.magic == EMU_MAGIC) &&
-            (head.size == (uint64_t)st.st_size) && (head.pid == getpid())) {
-            map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-            CONF_CHECK(map != MAP_FAILED, "mmap");
-        }
-        close(fd);
-    }
-    closedir(d);
-    CONF_CHECK(map != NULL, "the segment is not among the descriptors");
-    return map;
-}
 
 static struct emu_lane *lane_at(struct emu_process *shm, uint32_t i)
 {
@@ -285,7 +256,7 @@ CONF_TEST("recycle", lane_is_claimed_once, 3, "while one sender empties a lane t
         conf_barrier();
     }
     if (conf_rank == 0) { /* as if all lanes had been */
-        atomic_store(&segment()->lanes, EMU_MAX_LANES);
+        atomic_store(&own_segment()->lanes, EMU_MAX_LANES);
     }
     conf_barrier();
     if (conf_rank == 1) {
@@ -336,7 +307,7 @@ CONF_TEST("recycle", lane_outlives_its_reader, 2, "a sender whose target is gone
     } else {
         CONF_CHECK(take_one(&gone) == 1, "another notice");
         conf_vcq_close(&gone);
-        atomic_store(&segment()->lanes, EMU_MAX_LANES);
+        atomic_store(&own_segment()->lanes, EMU_MAX_LANES);
         conf_barrier();
     }
     conf_barrier();
@@ -390,7 +361,7 @@ CONF_TEST("recycle", polls_after_many_lanes, 2, "when all lanes have been used a
     conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
     conf_reg_all(&vcq, mem.addr, 4096, stadds);
     if (conf_rank == 0) {
-        atomic_store(&segment()->lanes, EMU_MAX_LANES - 2);
+        atomic_store(&own_segment()->lanes, EMU_MAX_LANES - 2);
     }
     conf_barrier();
     for (unsigned i = 0; i < 8; i++) {
@@ -433,7 +404,7 @@ CONF_TEST("recycle", lanes_of_the_dead_are_given_back, 2, "a sender that finds n
         first_notice(&mine, 1, vcq.peer[0], stadds[0], 1);
     } else {
         CONF_CHECK(take_one(&vcq) == 1, "another notice");
-        shm = segment();
+        shm = own_segment();
         used = lane_at(shm, 0);
         CONF_CHECK(atomic_load(&used->owner) != 0, "the first lane is not used");
         for (uint32_t i = 1; i < EMU_MAX_LANES; i++) { /* all are that sender's */

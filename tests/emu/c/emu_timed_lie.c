@@ -4,15 +4,10 @@
  */
 #include "harness.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
+#include "own.h"
 
-#include "emu_shm.h"
+#include <sys/mman.h>
+#include <time.h>
 
 static uint64_t words[64] __attribute__((aligned(256)));
 
@@ -24,42 +19,15 @@ static double now_s(void)
     return (double)ts.tv_sec + ts.tv_nsec * 1e-9;
 }
 
-/* This process's own segment, mapped once more as a peer maps it. */
-static char *segment(struct emu_process *head)
-{
-    char           path[300], *map = NULL;
-    struct dirent *ent;
-    struct stat    st;
-    DIR           *d = opendir("/proc/self/fd");
-
-    CONF_CHECK(d != NULL, "/proc/self/fd");
-    while ((map == NULL) && ((ent = readdir(d)) != NULL)) {
-        int fd;
-        snprintf(path, sizeof(path), "/proc/self/fd/%s", ent->d_name);
-        if (stat(path, &st) || !S_ISREG(st.st_mode) || ((fd = open(path, O_RDWR | O_CLOEXEC)) < 0)) {
-            continue;
-        }
-        if ((pread(fd, head, sizeof(*head), 0) == (ssize_t)sizeof(*head)) && (head->magic == EMU_MAGIC) &&
-            (head->size == (uint64_t)st.st_size) && (head->pid == getpid())) {
-            map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-            CONF_CHECK(map != MAP_FAILED, "mmap");
-        }
-        close(fd);
-    }
-    closedir(d);
-    CONF_CHECK(map != NULL, "the segment is not among the descriptors");
-    return map;
-}
-
 /* The notices that came from `origin` and were not read may be seen in ten years. */
-static int postpone(char *map, const struct emu_process *head, utofu_vcq_id_t origin)
+static int postpone(struct emu_process *shm, utofu_vcq_id_t origin)
 {
     int changed = 0;
 
-    for (unsigned i = 0; i < ((struct emu_process *)(void *)map)->lanes; i++) {
+    for (unsigned i = 0; i < shm->lanes; i++) {
         struct emu_lane *lane =
-                (struct emu_lane *)(void *)(map + EMU_LANES_OFF(head->session_entries) +
-                                            i * EMU_LANE_SIZE(head->lane_entries));
+                (struct emu_lane *)(void *)((char *)shm + EMU_LANES_OFF(shm->session_entries) +
+                                            i * EMU_LANE_SIZE(shm->lane_entries));
         struct emu_lane_entry *e = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
 
         if (lane->origin != origin) {
@@ -79,7 +47,6 @@ CONF_TEST("timed", timed_far_future, 3, "a peer's notice that is for ten years f
 {
     struct utofu_mrq_notice notice;
     struct conf_vcq         vcq;
-    struct emu_process      head;
     struct {
         utofu_vcq_id_t id;
         utofu_stadd_t  stadd;
@@ -102,9 +69,9 @@ CONF_TEST("timed", timed_far_future, 3, "a peer's notice that is for ten years f
         conf_barrier();
         if (conf_rank == 0) {
             if (round == 1) { /* both lanes are known and looked at since the first */
-                char *map = segment(&head);
-                CONF_CHECK(postpone(map, &head, all[1].id) > 0, "no notice of rank 1 was found");
-                munmap(map, head.size);
+                struct emu_process *shm = own_segment();
+                CONF_CHECK(postpone(shm, all[1].id) > 0, "no notice of rank 1 was found");
+                munmap(shm, shm->size);
             }
             end = now_s() + 5;
             while (((seen[1] <= round) || (seen[2] <= round)) && (now_s() < end)) {

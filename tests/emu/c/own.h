@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * own.h - what others see of this process.
+ */
+#ifndef EMU_TESTS_OWN_H
+#define EMU_TESTS_OWN_H
+
+#include "emu_shm.h"
+
+/* This process's segment, mapped once more as a peer maps it: its `size` bytes are
+ * the caller's to unmap.  The test fails when there is none. */
+struct emu_process *own_segment(void);
+
+/* How many descriptors are open, and a constant: for a look at the difference. */
+int own_fds(void);
+
+#endif
