@@ -8,9 +8,12 @@ run one by one in a job of their own, and their verdict is read.
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+import uct_tofu
 
 HERE = Path(__file__).parent
 TEST = re.compile(r"CONF_TEST\(\"\w+\", (\w+),")
@@ -100,6 +103,36 @@ def test_emulator_sanitized(sanitized, name):
         ASAN_OPTIONS="detect_leaks=0",
         UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
     )
+
+
+UNLOADED = """
+import _ctypes, ctypes, mmap, os, sys
+for turn in range(2):
+    lib = ctypes.CDLL(sys.argv[1])
+    vcq, stadd, block = ctypes.c_size_t(), ctypes.c_uint64(), mmap.mmap(-1, 65536, mmap.MAP_PRIVATE)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    assert lib.utofu_create_vcq(ctypes.c_uint16(turn), ctypes.c_ulong(0), ctypes.byref(vcq)) == 0
+    assert lib.utofu_reg_mem(vcq, ctypes.c_void_p(at), ctypes.c_size_t(65536), ctypes.c_ulong(0), ctypes.byref(stadd)) == 0
+    _ctypes.dlclose(lib._handle)
+    child = os.fork()
+    if child == 0:
+        ctypes.memset(at, 9, 65536)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert bytes(block) == bytes(65536), "the child wrote there"
+"""
+
+
+def test_unloaded(tmp_path):
+    """What is registered is each process' own at fork, after dlclose too."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNLOADED, Path(uct_tofu.lib_dir()) / "libtofucom.so"],
+        env=environment("unloaded"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 SECONDS = os.environ.get("UCT_TOFU_SOAK_SECONDS", "5")
