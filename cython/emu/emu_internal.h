@@ -366,9 +366,11 @@ int emu_peer_credentials(int fd, pid_t *pid_p);
 int emu_service_start(void);
 void emu_service_stop(void);
 void emu_service_wake(void);
-enum { EMU_FD_MEMORY = -1 };
+enum { EMU_FD_MEMORY = -1, EMU_FD_CONTROL = -2 };
 /* A descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
+/* The same by a connection to its service thread, which waits for FD_TIMEOUT_MS at most. */
+int emu_service_fd(int conn, int fd);
 /* The process is the one that we met: it has neither ended nor executed another
  * program, as far as the service thread was told; asks the kernel now and then. */
 bool emu_peer_is_there(struct emu_peer_process *proc);

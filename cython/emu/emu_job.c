@@ -273,19 +273,24 @@ static void control_name(char *buf, size_t size)
 
 /* The control memfd of a live member: found among its descriptors by name,
  * checked by content. */
-static int control_from_member(pid_t pid)
+static int control_from_member(pid_t pid, int conn)
 {
     char           dir[40], name[96], want[128], path[320], link[256];
     struct dirent *ent;
     DIR           *d;
-    int            ret = -1;
+    int            fd, ret = -1;
 
     control_name(name, sizeof(name));
     snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
     snprintf(dir, sizeof(dir), "/proc/%d/fd", (int)pid);
     d = opendir(dir);
-    if (d == NULL) {
-        return -1;
+    if (d == NULL) { /* of a process that is not dumpable: it has to pass it itself */
+        fd = (errno == EACCES) ? emu_service_fd(conn, EMU_FD_CONTROL) : -1;
+        if ((fd >= 0) && control_map(fd)) {
+            close(fd);
+            fd = -1;
+        }
+        return (fd >= 0) ? 0 : -1;
     }
     while ((ret != 0) && ((ent = readdir(d)) != NULL)) {
         snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
@@ -295,7 +300,7 @@ static int control_from_member(pid_t pid)
         }
         link[n] = '\0';
         if (!strcmp(link, want)) {
-            int fd = open(path, O_RDWR | O_CLOEXEC);
+            fd = open(path, O_RDWR | O_CLOEXEC);
             if (fd >= 0) {
                 ret = control_map(fd);
                 if (ret) {
@@ -364,7 +369,7 @@ static int control_open(void)
         }
         ret = connect(fd, (struct sockaddr *)&sa, len);
         if ((ret == 0) && (emu_peer_credentials(fd, &pid) == 0)) {
-            ret = control_from_member(pid);
+            ret = control_from_member(pid, fd);
             if (ret == 0) {
                 close(fd);
                 return 0;

@@ -42,7 +42,7 @@ enum request_op { REQUEST_KICK = 1, REQUEST_FD };
 
 struct request {
     uint32_t op;
-    int32_t  fd; /* REQUEST_FD: a descriptor of the receiver, or EMU_FD_MEMORY */
+    int32_t  fd; /* REQUEST_FD: a descriptor of the receiver, or one of EMU_FD_ */
 };
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -140,6 +140,9 @@ static int servable_fd(int32_t fd)
 {
     if (fd == EMU_FD_MEMORY) {
         return emu_g.self_mem_fd;
+    }
+    if (fd == EMU_FD_CONTROL) {
+        return emu_g.control_fd;
     }
     if ((fd >= 0) && ((fd == emu_g.seg_fd) || (fd == emu_g.control_fd))) {
         return fd;
@@ -364,10 +367,18 @@ void emu_service_stop(void)
 
 /* ---------------------------------------------------- asking another process */
 
+static void wait_not_for_ever(int conn)
+{
+    struct timeval tv = {FD_TIMEOUT_MS / 1000, FD_TIMEOUT_MS % 1000 * 1000};
+
+    setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    setsockopt(conn, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+    fcntl(conn, F_SETFL, 0); /* it may not have waited until it was connected */
+}
+
 /* A connection to the peer's service thread, which must be of the expected pid */
 static int connection(struct emu_peer_process *proc)
 {
-    struct timeval     tv = {FD_TIMEOUT_MS / 1000, FD_TIMEOUT_MS % 1000 * 1000};
     struct sockaddr_un sa;
     unsigned           len;
     pid_t              pid;
@@ -380,8 +391,7 @@ static int connection(struct emu_peer_process *proc)
     if (fd < 0) {
         return -1;
     }
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+    wait_not_for_ever(fd);
     if (emu_service_name(proc->slot, &sa, &len) || connect(fd, (struct sockaddr *)&sa, len) ||
         emu_peer_credentials(fd, &pid) || (pid != proc->pid)) {
         close(fd);
@@ -434,11 +444,18 @@ static int receive_fd(int conn)
     return fd;
 }
 
-int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
+int emu_service_fd(int conn, int fd)
 {
     struct request req = {REQUEST_FD, fd};
-    char           path[64];
-    int            conn, got, refusal;
+
+    wait_not_for_ever(conn);
+    return (send(conn, &req, sizeof(req), MSG_NOSIGNAL) == (ssize_t)sizeof(req)) ? receive_fd(conn) : -1;
+}
+
+int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
+{
+    char path[64];
+    int  conn, got, refusal;
 
     if (fd == EMU_FD_MEMORY) {
         snprintf(path, sizeof(path), "/proc/%d/mem", (int)proc->pid);
@@ -451,8 +468,8 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
     }
     refusal = errno;
     conn    = connection(proc);
-    if ((conn >= 0) && (send(conn, &req, sizeof(req), MSG_NOSIGNAL) == (ssize_t)sizeof(req))) {
-        got = receive_fd(conn);
+    if (conn >= 0) {
+        got = emu_service_fd(conn, fd);
     }
     if (got < 0) {
         errno = refusal; /* why /proc said no is what a user can act on */

@@ -156,6 +156,27 @@ CONF_TEST("process", test_emu_non_dumpable, 2,
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("process", joined_while_hidden, 2,
+          "a process finds the job when /proc hides the only one that is in it")
+{
+    struct conf_vcq vcq;
+
+    if ((geteuid() == 0) && setresuid(65534, 65534, 65534)) {
+        conf_skip("can't become an ordinary user");
+    }
+    prctl(PR_SET_DUMPABLE, conf_rank, 0, 0, 0);
+    if (conf_rank == 1) {
+        conf_barrier();
+    }
+    conf_num_tnis(); /* the first call: joins */
+    if (conf_rank == 0) {
+        conf_barrier();
+    }
+    conf_vcq_open(&vcq, 0, 0);
+    round_trip(&vcq, CONF_MEM_MEMFD, 1000, 1);
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("process", test_emu_two_users, 2, "processes of two users cannot reach each other")
 {
     struct conf_vcq vcq;
