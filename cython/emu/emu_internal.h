@@ -272,6 +272,7 @@ struct emu_vcq {
 
     uint16_t             tni, cq, cmp;
     uint32_t             index, gen;
+    uint32_t             slot, slot_gen; /* of this process when it was created */
     pthread_mutex_t      lock;
 
     /* TCQ entries that are to be returned, in post order */
@@ -309,6 +310,7 @@ struct emu_global {
     uint8_t                 coords[6];
     struct emu_env          env;
     int                     control_fd, seg_fd, listen_fd, wake_fd, self_mem_fd;
+    uint64_t                listen_dev, listen_ino; /* emu_fds_ours */
     struct emu_control      *control;
     struct emu_process      *shm;
     struct emu_peer_process *procs;
@@ -351,8 +353,14 @@ int emu_memfd(const char *name, uint64_t size);
  * holder that lives but does not run kept it for seconds. */
 bool emu_control_lock(void);
 void emu_control_unlock(void);
+/* false: the program has closed all descriptors, as daemons do, ours too: what has their numbers
+ * by now is its own.  One is asked for all. */
+bool emu_fds_ours(void);
 /* The VCQ goes away: operations towards it fail from here on. */
 void emu_vcq_gone(const struct emu_vcq *vcq);
+/* Its CQ went back to the node, and may be another process' by now: this one left the job, and a
+ * destructor of the program frees what is left, or it lost its slot (control locked). */
+bool emu_vcq_reclaimed(const struct emu_vcq *vcq);
 /* Free what a process slot holds, or what those of a node do that have ended (control locked). */
 void emu_control_reclaim(uint32_t slot);
 void emu_node_reclaim(uint32_t node);

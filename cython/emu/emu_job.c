@@ -178,7 +178,14 @@ void emu_vcq_gone(const struct emu_vcq *vcq)
     uint32_t gen = vcq->gen;
 
     /* only that generation: a process that closed all its descriptors may have lost its slot */
-    atomic_compare_exchange_strong(&emu_g.control->vcq_gen[emu_g.slot][vcq->index], &gen, gen + 1);
+    atomic_compare_exchange_strong(&emu_g.control->vcq_gen[vcq->slot][vcq->index], &gen, gen + 1);
+}
+
+bool emu_vcq_reclaimed(const struct emu_vcq *vcq)
+{
+    const struct emu_proc_slot *slot = &emu_g.control->slot[vcq->slot];
+
+    return (slot->gen != vcq->slot_gen) || (atomic_load(&slot->state) != EMU_SLOT_LIVE);
 }
 
 void emu_control_reclaim(uint32_t slot)
@@ -386,11 +393,14 @@ static int control_open(void)
 static int slot_claim(void)
 {
     struct emu_control *c = emu_g.control;
+    struct stat         st;
 
     emu_g.listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (emu_g.listen_fd < 0) {
+    if ((emu_g.listen_fd < 0) || fstat(emu_g.listen_fd, &st)) {
         return -1;
     }
+    emu_g.listen_dev = st.st_dev;
+    emu_g.listen_ino = st.st_ino;
     for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
         struct sockaddr_un sa;
         unsigned           len;
@@ -492,23 +502,33 @@ static int segment_create(void)
     return 0;
 }
 
-static void close_fd(int *fd)
+bool emu_fds_ours(void)
 {
-    if (*fd >= 0) {
+    struct stat st;
+
+    return (emu_g.listen_fd >= 0) && !fstat(emu_g.listen_fd, &st) && (st.st_dev == emu_g.listen_dev) &&
+           (st.st_ino == emu_g.listen_ino);
+}
+
+static void close_fd(int *fd, bool ours)
+{
+    if (ours && (*fd >= 0)) {
         close(*fd);
-        *fd = -1;
     }
+    *fd = -1;
 }
 
 /* Forget everything without touching what is shared: after fork, in the child,
  * and after a failed start.  Mappings that peers or threads may use stay. */
 static void forget(void)
 {
-    close_fd(&emu_g.control_fd);
-    close_fd(&emu_g.seg_fd);
-    close_fd(&emu_g.listen_fd);
-    close_fd(&emu_g.wake_fd);
-    close_fd(&emu_g.self_mem_fd);
+    bool ours = (emu_g.listen_fd < 0) || emu_fds_ours();
+
+    close_fd(&emu_g.control_fd, ours);
+    close_fd(&emu_g.seg_fd, ours);
+    close_fd(&emu_g.listen_fd, ours);
+    close_fd(&emu_g.wake_fd, ours);
+    close_fd(&emu_g.self_mem_fd, ours);
     for (unsigned i = 0; (emu_g.shm != NULL) && (i < atomic_load(&emu_g.shm->seg_high)); i++) {
         struct emu_seg seg = emu_g.shm->seg[i]; /* the parent's, which goes on with it */
         struct stat    st;
@@ -523,11 +543,11 @@ static void forget(void)
     }
     /* in the strict mode the heap may be out of reach here (emu_dontfork.c) */
     for (struct emu_peer_process *p = emu_g.env.strict ? NULL : emu_g.procs; p != NULL; p = p->next) {
-        close_fd(&p->pidfd);
-        close_fd(&p->seg_fd);
         int mem_fd = p->mem_fd, conn_fd = p->conn_fd;
-        close_fd(&mem_fd);
-        close_fd(&conn_fd);
+        close_fd(&p->pidfd, ours);
+        close_fd(&p->seg_fd, ours);
+        close_fd(&mem_fd, ours);
+        close_fd(&conn_fd, ours);
     }
     emu_g.procs = NULL;
     emu_g.self  = NULL;
@@ -588,7 +608,9 @@ static void leave(void)
     }
     emu_service_stop();
     if (emu_control_lock()) {
-        emu_control_reclaim(emu_g.slot);
+        if (emu_g.control->slot[emu_g.slot].gen == emu_g.gen) { /* not lost, see emu_vcq_gone */
+            emu_control_reclaim(emu_g.slot);
+        }
         emu_control_unlock();
     }
     atomic_store(&emu_g.ready, false);

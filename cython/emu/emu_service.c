@@ -274,6 +274,12 @@ static void *service_main(void *arg)
         emu_rehome_release();
         int ready = poll(fds, n, !locked ? 5 : blind ? 250 : -1);
         emu_rehome_hold();
+        if (!emu_fds_ours()) {
+            emu_rehome_release();
+            for (;;) {
+                pause(); /* nothing to do any more, but threads are counted (emu_rehome_may.c) */
+            }
+        }
         if (ready < 0) {
             continue;
         }
@@ -349,7 +355,7 @@ void emu_service_wake(void)
 {
     uint64_t one = 1;
 
-    if (emu_g.wake_fd >= 0) {
+    if ((emu_g.wake_fd >= 0) && emu_fds_ours()) {
         (void)!write(emu_g.wake_fd, &one, sizeof(one));
     }
 }
@@ -358,7 +364,8 @@ void emu_service_stop(void)
 {
     uint64_t stop = (uint64_t)1 << 32;
 
-    if (emu_g.service_running) {
+    /* else it is asleep, and nothing can wake it */
+    if (emu_g.service_running && emu_fds_ours()) {
         (void)!write(emu_g.wake_fd, &stop, sizeof(stop));
         pthread_join(emu_g.service, NULL);
         emu_g.service_running = false;

@@ -236,6 +236,9 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     name.cmp = vcq->cmp;
     vcq->id  = emu_vcq_id_encode(&name);
 
+    vcq->slot     = emu_g.slot;
+    vcq->slot_gen = emu_g.gen;
+
     vcq->block->vcq_id      = vcq->id;
     vcq->block->mrq_entries = vcq->mrq_entries;
     vcq->block->session     = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
@@ -322,9 +325,12 @@ EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
     }
     emu_lock(&emu_g.lock);
     if (emu_control_lock()) {
+        bool                ours = !emu_vcq_reclaimed(vcq);
         struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[vcq->tni * EMU_NUM_CQS + vcq->cq];
-        atomic_store(&node_vcqs(vcq->tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], 0);
-        if (--cq->users == 0) {
+        if (ours) {
+            atomic_store(&node_vcqs(vcq->tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], 0);
+        }
+        if (ours && (--cq->users == 0)) {
             cq->kind = EMU_CQ_FREE;
         }
         emu_control_unlock();

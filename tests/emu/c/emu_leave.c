@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_leave.c - the end of a process that is not as usual: it frees in handlers that run after
+ * ours, or it has closed all descriptors.  Others keep what they have.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIRST 500 /* of the descriptors of a child that closes those below */
+
+static int talk[2]; /* both ways: a child says where it is, and is told to go on */
+
+static void say(void)
+{
+    char c = 0;
+
+    if ((write(talk[1], &c, 1) != 1) || (read(talk[1], &c, 1) != 1)) {
+        _exit(10);
+    }
+}
+
+static pid_t start(void (*run)(void))
+{
+    pid_t pid;
+    char  c;
+
+    CONF_CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, talk), "socketpair: %s", strerror(errno));
+    pid = fork();
+    CONF_CHECK(pid >= 0, "fork: %s", strerror(errno));
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test fails */
+        run();
+        exit(0);
+    }
+    CONF_CHECK(read(talk[0], &c, 1) == 1, "the child failed");
+    return pid;
+}
+
+static void finish(pid_t pid)
+{
+    double end = conf_now() + CONF_WAIT;
+    int    status;
+    pid_t  got;
+
+    CONF_CHECK(write(talk[0], "", 1) == 1, "write");
+    while (((got = waitpid(pid, &status, WNOHANG)) == 0) && (conf_now() < end)) {
+        usleep(1000);
+    }
+    CONF_CHECK(got == pid, "the child does not end");
+    CONF_CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0), "it ended with %#x", status);
+    close(talk[0]);
+    close(talk[1]);
+}
+
+/* ----------------------------------------------------------------- children */
+
+static utofu_vcq_hdl_t child_vcq;
+static bool            child_frees;
+
+static void child_free(void)
+{
+    say();
+    if (child_frees && utofu_free_vcq(child_vcq)) {
+        _exit(2);
+    }
+}
+
+static void child_create(void)
+{
+    if (utofu_create_vcq(conf_tni(0), 0, &child_vcq)) {
+        _exit(1);
+    }
+}
+
+static bool child_leaves;
+
+/* Destructors of the program run after the library's handler, which came with its first use. */
+static void __attribute__((destructor)) at_the_end(void)
+{
+    if (child_leaves) {
+        child_free();
+    }
+}
+
+static void leaves(void)
+{
+    child_create();
+    child_leaves = true;
+}
+
+static void closes_all(void)
+{
+    child_create();
+    if (dup2(talk[1], FIRST) != FIRST) {
+        _exit(3);
+    }
+    talk[1] = FIRST;
+    for (int fd = 3; fd < FIRST; fd++) {
+        close(fd);
+    }
+    child_free();
+}
+
+static void has_files(int from, int to, int code)
+{
+    for (int fd = from; fd < to; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            _exit(code);
+        }
+    }
+}
+
+static void opens_others(void)
+{
+    char  bytes[64];
+    int   status = -1, fd[2];
+    pid_t pid;
+
+    child_frees = false;
+    closes_all();
+    for (int i = 3; i < 43; i++) {
+        if (open("/dev/null", O_RDWR) != i) {
+            _exit(4);
+        }
+    }
+    pid = fork();
+    if (pid == 0) {
+        has_files(3, 43, 5);
+        _exit(0);
+    }
+    if ((waitpid(pid, &status, 0) != pid) || (status != 0)) {
+        _exit(6);
+    }
+    has_files(3, 43, 7);
+    for (int i = 3; i < 43; i++) {
+        close(i);
+    }
+    for (int i = 0; i < 20; i++) {
+        if (pipe(fd) || (write(fd[1], bytes, 16) != 16)) {
+            _exit(8);
+        }
+    }
+    say(); /* time for the service thread */
+    for (int i = 3; i < 43; i += 2) {
+        if (read(i, bytes, sizeof(bytes)) != 16) {
+            _exit(9);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------- tests */
+
+/* The service thread of the child, which is the second process of the job, sleeps with the socket
+ * that it has closed, and so keeps its slot: wake it. */
+static void slot_is_lost(void)
+{
+    struct sockaddr_un sa  = {.sun_family = AF_UNIX};
+    double             end = conf_now() + CONF_WAIT;
+    int                fd, ret;
+    int                n   = snprintf(sa.sun_path + 1, sizeof(sa.sun_path) - 1, "utofu-emu/%u/%s/1", (unsigned)geteuid(),
+                                      getenv("UTOFU_EMU_JOB"));
+
+    do {
+        fd  = socket(AF_UNIX, SOCK_STREAM, 0);
+        ret = connect(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n));
+        close(fd);
+        usleep(1000);
+    } while ((ret == 0) && (conf_now() < end));
+    CONF_CHECK(ret != 0, "the child kept its socket");
+}
+
+/* A process that comes when the child has left, or closed all, has its CQ, and keeps it.  The
+ * parent is there so that they are of one job. */
+static void successor_is_kept(void (*run)(void), bool frees)
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    static struct {
+        utofu_vcq_id_t id;
+        utofu_stadd_t  stadd;
+    } next;
+    int   to_parent[2], status;
+    pid_t pid, heir;
+
+    setenv("UTOFU_EMU_NODE", "0", 1);
+    setenv("UTOFU_EMU_JOB", "leave", 0);
+    conf_vcq_create(&vcq, 1, 0);
+    child_frees = frees;
+    pid         = start(run);
+    if (run == closes_all) {
+        slot_is_lost();
+    }
+    CONF_CHECK(!pipe(to_parent), "pipe: %s", strerror(errno));
+    heir = fork();
+    CONF_CHECK(heir >= 0, "fork: %s", strerror(errno));
+    if (heir == 0) {
+        static uint64_t word;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        child_create();
+        if (utofu_query_vcq_id(child_vcq, &next.id) || utofu_reg_mem(child_vcq, &word, 8, 0, &next.stadd) ||
+            (write(to_parent[1], &next, sizeof(next)) != (ssize_t)sizeof(next))) {
+            _exit(1);
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    CONF_CHECK(read(to_parent[0], &next, sizeof(next)) == (ssize_t)sizeof(next), "the child failed");
+    finish(pid);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, next.id, 7, next.stadd, 8, 1, CONF_LMRQ, NULL));
+    CONF_OK(CONF_WAIT_MRQ(&vcq, &notice)); /* and not MRQ_PEER, nor what another says that has the CQ */
+    kill(heir, SIGKILL);
+    waitpid(heir, &status, 0);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("leave", frees_after_it_left, 1,
+          "a process that frees its VCQ when it has left the job takes nothing from who has the CQ by then")
+{
+    successor_is_kept(leaves, true);
+}
+
+CONF_TEST("leave", slot_of_another_at_exit, 1,
+          "a process that has closed all descriptors ends, and takes nothing from who has its slot by then")
+{
+    successor_is_kept(closes_all, false);
+}
+
+CONF_TEST("leave", slot_of_another_freed, 1, "the same when it frees its VCQ")
+{
+    successor_is_kept(closes_all, true);
+}
+
+CONF_TEST("leave", numbers_of_others, 1,
+          "of a program that has closed all descriptors, and opened others, none is read, written or closed")
+{
+    struct conf_vcq vcq;
+    pid_t           pid;
+
+    conf_vcq_create(&vcq, 1, 0);
+    pid = start(opens_others);
+    CONF_CHECK(write(talk[0], "", 1) == 1, "write"); /* closed */
+    char c;
+    CONF_CHECK(read(talk[0], &c, 1) == 1, "the child failed");
+    finish(pid);
+    conf_vcq_close(&vcq);
+}
