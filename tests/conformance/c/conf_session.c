@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * conf_session.c - session-mode VCQs: which puts start how many descriptors
- * (2.2.8, 2.2.8.1, 3.3.4.1, 3.7.9.3).  Chains of processes: conf_session_relay.c.
+ * (2.2.8, 2.2.8.1, 3.3.4.1, 3.7.9.3), and what they may post.  Chains of processes: conf_session_relay.c.
  */
 #include "harness.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #define SESSION UTOFU_VCQ_FLAG_SESSION_MODE
 #define SPS(_n) UTOFU_ONESIDED_FLAG_SPS(_n)
@@ -571,4 +574,204 @@ CONF_TEST("3.3.1.3", session_vcq_freed, 2,
         }
         conf_barrier();
     }
+}
+
+/* --------------------------------------------- what a session-mode VCQ may post */
+
+#define WAYS   8u
+#define BLOCKS 3u
+#define STRIDE 24u /* bytes: three words */
+
+/* At the relay: the ways with gap and stride, then the same prepared */
+static unsigned post_blocks(const struct side *side, unsigned way, void *cbdata)
+{
+    utofu_vcq_hdl_t hdl = side->vcq.hdl;
+    utofu_vcq_id_t  to  = side->vcq.peer[0];
+    utofu_stadd_t   lcl = side->stadds[RELAY] + 64, rmt = side->stadds[0] + 64;
+    unsigned long   all = CONF_TCQ | CONF_LMRQ | CONF_RMRQ;
+    uint64_t        desc[8 * BLOCKS];
+    size_t          size = 0;
+
+#define BLOCK hdl, to, lcl, rmt, 8
+    switch (way) {
+    case 0:
+        CONF_OK(utofu_put(BLOCK, way, all, cbdata));
+        break;
+    case 1:
+        CONF_OK(utofu_put_gap(BLOCK, way, all, 100, 8, cbdata));
+        break;
+    case 2:
+        CONF_OK(utofu_put_stride(BLOCK, STRIDE, BLOCKS, way, all, cbdata));
+        break;
+    case 3:
+        CONF_OK(utofu_put_stride_gap(BLOCK, STRIDE, BLOCKS, way, all, 1920, 255,
+                                     cbdata));
+        break;
+    case 4:
+        CONF_OK(utofu_prepare_put(BLOCK, way, all, desc, &size));
+        break;
+    case 5:
+        CONF_OK(utofu_prepare_put_gap(BLOCK, way, all, 1, 1, desc, &size));
+        break;
+    case 6:
+        CONF_OK(utofu_prepare_put_stride(BLOCK, STRIDE, BLOCKS, way, all, desc,
+                                         &size));
+        break;
+    default:
+        CONF_OK(utofu_prepare_put_stride_gap(BLOCK, STRIDE, BLOCKS, way, all,
+                                             1920, 8, desc, &size));
+        break;
+    }
+    if (size != 0) {
+        CONF_OK(utofu_post_toq(hdl, desc, size, cbdata));
+    }
+    return (way % 4 < 2) ? 1 : BLOCKS;
+}
+
+CONF_TEST("2.2.8.1", session_strides, 2,
+          "puts with gap and stride, prepared ones too, that are posted on a "
+          "session-mode VCQ start block by block, each with its own notices")
+{
+    struct utofu_mrq_notice notice;
+    struct side             side;
+    unsigned                way, i, b, num;
+
+    side_open(&side, SESSION);
+    for (way = 0; way < WAYS; way++) {
+        for (i = 0; i < CONF_LEN(side.words); i++) {
+            side.words[i] = (conf_rank == RELAY) ? way * 1000 + i : 0;
+        }
+        conf_barrier();
+        num = (way % 4 < 2) ? 1 : BLOCKS;
+        if (conf_rank == RELAY) {
+            num = post_blocks(&side, way, CONF_PTR(way + 1));
+            conf_expect_quiet(__FILE__, __LINE__, &side.vcq, 5);
+        }
+        for (b = 0; b < num; b++) {
+            utofu_stadd_t end = side.stadds[0] + 64 + b * STRIDE + 8;
+
+            conf_barrier();
+            if (conf_rank == 0) {
+                CONF_OK(utofu_put(side.vcq.hdl, side.vcq.peer[RELAY],
+                                  side.stadds[0], side.stadds[RELAY], 8, 0,
+                                  SPS(1), NULL));
+                CONF_EXPECT_MRQ(&side.vcq, UTOFU_MRQ_TYPE_RMT_PUT,
+                                side.vcq.peer[RELAY], way, &notice);
+                for (i = 0; i < BLOCKS; i++) {
+                    uint64_t want = (i <= b) ? way * 1000 + 8 + 3 * i : 0;
+
+                    CONF_CHECK(side.words[8 + 3 * i] == want,
+                               "way %u: block %u is %" PRIu64 " after block %u",
+                               way, i, side.words[8 + 3 * i], b);
+                }
+            } else {
+                CONF_EXPECT_TCQ(&side.vcq, CONF_PTR(way + 1));
+                CONF_EXPECT_MRQ(&side.vcq, UTOFU_MRQ_TYPE_LCL_PUT,
+                                side.vcq.peer[0], way, &notice);
+            }
+            CONF_CHECK(notice.rmt_stadd == end, "way %u, block %u: rmt_stadd 0x%"
+                       PRIx64 ", expected 0x%" PRIx64, way, b, notice.rmt_stadd,
+                       end);
+            conf_expect_quiet(__FILE__, __LINE__, &side.vcq, 1);
+        }
+    }
+    side_close(&side);
+}
+
+/* --------------------------------------------------------- several threads */
+
+#define POSTERS 2
+#define POSTS   1500u /* of each poster */
+
+struct crowd {
+    struct side      side;
+    _Atomic unsigned tcq, local;
+};
+
+static void *crowd_posts(void *arg)
+{
+    struct crowd   *c   = arg;
+    utofu_vcq_hdl_t hdl = c->side.vcq.hdl;
+    unsigned        i;
+    int             rc;
+
+    for (i = 0; i < POSTS; i++) {
+        double end = conf_now() + CONF_WAIT;
+
+        do {
+            rc = (i % 3 == 0) ?
+                         utofu_nop(hdl, CONF_TCQ, NULL) :
+                         utofu_put(hdl, c->side.vcq.peer[2], c->side.stadds[RELAY],
+                                   c->side.stadds[2], 8, 1,
+                                   CONF_TCQ | CONF_LMRQ | CONF_RMRQ, NULL);
+            if (rc == UTOFU_ERR_BUSY) {
+                usleep(50);
+            }
+        } while ((rc == UTOFU_ERR_BUSY) && (conf_now() < end));
+        CONF_CHECK(rc == UTOFU_SUCCESS, "post: %s", conf_code_name(rc));
+    }
+    return NULL;
+}
+
+static void *crowd_polls(void *arg)
+{
+    struct crowd           *c = arg;
+    struct utofu_mrq_notice notice;
+    void                   *cbdata;
+    double                  end = conf_now() + 20;
+
+    while (((c->tcq < POSTERS * POSTS) || (c->local < POSTERS * POSTS / 3 * 2)) &&
+           (conf_now() < end)) {
+        c->tcq += CONF_CODE(utofu_poll_tcq(c->side.vcq.hdl, 0, &cbdata),
+                            UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND) == UTOFU_SUCCESS;
+        c->local += CONF_CODE(utofu_poll_mrq(c->side.vcq.hdl, 0, &notice),
+                              UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND) == UTOFU_SUCCESS;
+    }
+    return NULL;
+}
+
+CONF_TEST("3.3.4.1", session_threads, 3,
+          "several threads post and poll on one THREAD_SAFE session-mode VCQ "
+          "while puts of two processes start what they post: all of it, once")
+{
+    static struct crowd     c;
+    struct utofu_mrq_notice notice;
+    pthread_t               threads[POSTERS + 1];
+    unsigned                i, sent = 0, got = 0, half = POSTERS * POSTS / 2;
+    void                   *cbdata;
+
+    conf_timeout(60);
+    side_open(&c.side, SESSION | UTOFU_VCQ_FLAG_THREAD_SAFE);
+    if (conf_rank == RELAY) {
+        for (i = 0; i <= POSTERS; i++) {
+            CONF_CHECK(pthread_create(&threads[i], NULL,
+                                      (i < POSTERS) ? crowd_posts : crowd_polls,
+                                      &c) == 0, "pthread_create");
+        }
+        for (i = 0; i <= POSTERS; i++) {
+            pthread_join(threads[i], NULL);
+        }
+        CONF_CHECK((c.tcq == 2 * half) && (c.local == 2 * half / 3 * 2),
+                   "%u entries of the TCQ and %u local notices", c.tcq, c.local);
+    }
+    for (; (sent < half) && (conf_rank != RELAY); sent += i) {
+        i = (half - sent < 7) ? half - sent : 7;
+        CONF_POST(c.side.vcq.hdl,
+                  utofu_put(c.side.vcq.hdl, c.side.vcq.peer[RELAY],
+                            c.side.stadds[conf_rank], c.side.stadds[RELAY] + 64,
+                            8, 0, SPS((unsigned long)i), NULL));
+        CONF_CODE(utofu_poll_tcq(c.side.vcq.hdl, 0, &cbdata), UTOFU_SUCCESS,
+                  UTOFU_ERR_NOT_FOUND);
+        while (utofu_poll_mrq(c.side.vcq.hdl, 0, &notice) == UTOFU_SUCCESS) {
+            got++;
+        }
+    }
+    while ((conf_rank == 2) && (got < 2 * half / 3 * 2)) {
+        CONF_EXPECT_MRQ(&c.side.vcq, UTOFU_MRQ_TYPE_RMT_PUT,
+                        c.side.vcq.peer[RELAY], 1, NULL);
+        got++;
+    }
+    conf_barrier();
+    CONF_EXPECT_QUIET(&c.side.vcq);
+    side_close(&c.side);
 }
