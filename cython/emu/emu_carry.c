@@ -41,13 +41,15 @@ static void copy_timed(char *dst, const char *src, size_t n, const struct emu_ti
         return;
     }
     wait_until(t->read);
-    tail = n ? emu_tail_size((uintptr_t)dst, n) : 0;
+    if (n == 0) {
+        wait_until(t->visible);
+        return;
+    }
+    tail = emu_tail_size((uintptr_t)dst, n);
     emu_copy_body(dst, src, n - tail);
     memcpy(last, src + (n - tail), tail);
     wait_until(t->visible);
-    if (n != 0) {
-        emu_store_tail(dst + (n - tail), last, tail);
-    }
+    emu_store_tail(dst + (n - tail), last, tail);
 }
 
 static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)

@@ -105,6 +105,13 @@ def test_modes_alone(asan, fuzz_seconds, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_nothing_from_nowhere(asan, mode):
+    """Operations of length 0, with no data at all."""
+    program = asan.program("fuzz_zero", "fuzz_zero.c")
+    assert int(re.search(r"posted (\d+)", run(program, **MODES[mode]))[1]) > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_group(asan, fuzz_seconds, mode):
     """Three processes towards each other; one is stopped, one killed, repeatedly."""
     program = asan.program("fuzz_api", *API)
