@@ -151,7 +151,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         ----------
         buffer : object with a contiguous buffer
             Writable unless ``read_only``; not empty.  Held, and not resizable,
-            until the ``Memory`` is closed.
+            until the ``Memory`` is closed and all views of it are gone.
         read_only : bool
             This process and its peers only read it.
 
@@ -232,8 +232,9 @@ cdef class Memory:
     """Registered memory: made by ``MemoryDomain.alloc`` or ``.reg``.
 
     It has a buffer of its own (``memoryview(memory)``,
-    ``numpy.frombuffer(memory)``), which is the memory itself, and cannot be closed
-    while there are such views.  ``numpy.ndarray(buffer=memory)`` is not one: NumPy
+    ``numpy.frombuffer(memory)``), which is the memory itself.  While there are such
+    views, allocated memory cannot be closed, and the buffer behind registered memory
+    stays held, also when that is closed.  ``numpy.ndarray(buffer=memory)`` is not one: NumPy
     gives its view back at once, and the array outlives the memory; use ``array``.
 
     Source: cython/core/tofu.h, tofu_mem_t.
@@ -304,7 +305,7 @@ cdef class Memory:
         Returns
         -------
         numpy.ndarray
-            A view, C-contiguous; the memory cannot be closed while it exists.
+            A view, C-contiguous; holds the memory as every view does.
 
         Raises ``TofuRangeError`` when it is not inside the memory,
         ``TofuDtypeError`` for elements that are Python objects.
@@ -346,6 +347,8 @@ cdef class Memory:
 
     def __releasebuffer__(self, Py_buffer *view):
         self.num_exports -= 1
+        if self.num_exports == 0 and self.memh == NULL and not self.allocated:
+            PyBuffer_Release(&self.view)        # closed before its last view went
 
     def close(self):
         """Free or deregister; harmless when repeated.  May enter the kernel.
@@ -382,8 +385,8 @@ cdef class Memory:
             fail("tofu_mem_free" if allocated else "tofu_mem_dereg", status,
                  repr(self))
         self.md.num_memories -= 1
-        if not allocated:
-            PyBuffer_Release(&self.view)
+        if not allocated and self.num_exports == 0:
+            PyBuffer_Release(&self.view)        # else: it is what the views show
 
     def __enter__(self):
         return self

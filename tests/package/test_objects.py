@@ -260,6 +260,28 @@ def test_allocated_memory_waits_for_its_views(md):
     memory.close()
 
 
+@pytest.mark.parametrize("last", ["view", "memory"])
+def test_views_of_registered_memory_hold_the_buffer(md, last):
+    """They show the user's buffer, which may not move or go under them."""
+    buffer = bytearray(200000)
+    memory = md.reg(buffer)
+    view = np.frombuffer(memory, np.uint8)[5:]
+    copy = view[:]
+    memory.close()
+    memory.close()
+    with pytest.raises(BufferError):
+        buffer.clear()
+    del view
+    if last == "memory":
+        del memory
+    with pytest.raises(BufferError):
+        buffer.clear()
+    copy[0] = 7
+    assert buffer[5] == 7
+    del copy
+    buffer.clear()
+
+
 def test_registered_buffer_is_held(md):
     buffer = bytearray(100)
     with md.reg(buffer) as memory:
