@@ -18,9 +18,7 @@ static inline tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
 
     /* Those that are free again are used again while the cache has them: the list is
      * a stack, and this keeps what is in flight short. */
-    if (iface->tcq_wait > 0) {
-        tofu_tcq_drain(iface);
-    }
+    tofu_tcq_reap(iface);
     if (TOFU_UNLIKELY(iface->bounces == NULL)) {
         tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
         return NULL;

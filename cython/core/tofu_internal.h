@@ -546,6 +546,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
                  int code);
 /* Take from the TCQ what is there (bounded); returns how many.  Calls no user. */
 unsigned tofu_tcq_drain(tofu_iface_t *iface);
+/* The same, until nothing is awaited: errors of what asked for no entry may be left. */
+unsigned tofu_tcq_reap(tofu_iface_t *iface);
 /* Give up, as failed, all that is in flight to the peer. */
 void tofu_peer_abort(tofu_peer_t *peer, tofu_status_t status);
 /* Operations of the ep end with status, each when it would have ended anyway. */

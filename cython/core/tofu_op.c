@@ -441,27 +441,44 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
     }
 }
 
+/* The next entry of the TCQ; 0: there is none, or none can be read. */
+static int tofu_tcq_next(tofu_iface_t *iface)
+{
+    void *cbdata;
+    int  code = iface->fn.poll_tcq(iface->vcq, 0, &cbdata);
+
+    if (code == UTOFU_ERR_NOT_FOUND) {
+        iface->posts_seen = iface->posts;
+        return 0;
+    }
+    if ((code != UTOFU_SUCCESS) &&
+        ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_TCQ_LENGTH))) {
+        tofu_iface_fatal(iface, "utofu_poll_tcq", code);
+        return 0;
+    }
+    ++iface->stats.tcq_entries;
+    tofu_tcq_entry(iface, cbdata, code);
+    return 1;
+}
+
 unsigned tofu_tcq_drain(tofu_iface_t *iface)
 {
     unsigned count = 0;
-    void     *cbdata;
-    int      code;
 
-    while (count < TOFU_TCQ_DRAIN_MAX) {
-        code = iface->fn.poll_tcq(iface->vcq, 0, &cbdata);
-        if (code == UTOFU_ERR_NOT_FOUND) {
-            iface->posts_seen = iface->posts;
-            break;
-        }
-        if ((code != UTOFU_SUCCESS) &&
-            ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_TCQ_LENGTH))) {
-            tofu_iface_fatal(iface, "utofu_poll_tcq", code);
-            break;
-        }
+    while ((count < TOFU_TCQ_DRAIN_MAX) && tofu_tcq_next(iface)) {
         ++count;
-        tofu_tcq_entry(iface, cbdata, code);
     }
-    iface->stats.tcq_entries += count;
+    return count;
+}
+
+unsigned tofu_tcq_reap(tofu_iface_t *iface)
+{
+    unsigned count = 0;
+
+    while ((iface->tcq_wait > 0) && (count < TOFU_TCQ_DRAIN_MAX) &&
+           tofu_tcq_next(iface)) {
+        ++count;
+    }
     return count;
 }
 

@@ -190,9 +190,11 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
     if (iface->calls % TOFU_CLOCK_PERIOD == 0) {
         tofu_iface_look_at_clock(iface, mrq_empty && !iface->stashed);
     }
-    if ((iface->tcq_wait > 0) || ((iface->notices > 0) && (count == 0)) ||
+    if (((iface->notices > 0) && (count == 0)) ||
         (iface->posts - iface->posts_seen >= TOFU_POSTS_UNSEEN)) {
         count += tofu_tcq_drain(iface);
+    } else {
+        count += tofu_tcq_reap(iface);
     }
     if (iface->work & TOFU_WORK_LANES) {
         count += tofu_lanes_progress(iface);

@@ -65,6 +65,19 @@ extern bool emu_has_avx; /* emu_processor.c */
 #endif
 
 #ifdef EMU_COPY_ASM
+/* Less than 16 bytes, within a line.  A body ends with a word, so seldom more than one. */
+EMU_INLINE void emu_copy_rest(char *dst, const char *src, size_t n)
+{
+    if (n & 8) {
+        memcpy(dst, src, 8);
+        dst += 8;
+        src += 8;
+    }
+    if (emu_unlikely(n & 7)) {
+        memcpy(dst, src, n & 7);
+    }
+}
+
 EMU_INLINE void emu_copy_avx(char *dst, const char *src, size_t n)
 {
     size_t k = 32 - ((uintptr_t)dst & 31);
@@ -83,7 +96,12 @@ EMU_INLINE void emu_copy_avx(char *dst, const char *src, size_t n)
         __asm__ __volatile__("vmovdqu (%1), %%ymm0\n\tvmovdqa %%ymm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
     }
     __asm__ __volatile__("vzeroupper" : : : "memory");
-    memcpy(dst, src, n); /* within a line */
+    if (n & 16) {
+        __asm__ __volatile__("movdqu (%1), %%xmm0\n\tmovdqu %%xmm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+        dst += 16;
+        src += 16;
+    }
+    emu_copy_rest(dst, src, n & 15);
 }
 
 EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
@@ -94,7 +112,7 @@ EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
     for (dst += k, src += k, n -= k; n >= 16; dst += 16, src += 16, n -= 16) {
         __asm__ __volatile__("movdqu (%1), %%xmm0\n\tmovdqa %%xmm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
     }
-    memcpy(dst, src, n);
+    emu_copy_rest(dst, src, n);
 }
 #endif
 
