@@ -732,7 +732,7 @@ CONF_TEST("rehome", nothing_is_lost_beside_threads, 2,
     char         *block = NULL;
     struct worker counter[2] = {0}, reader[1] = {0};
     _Atomic bool  stop = false;
-    unsigned      moved = 0, back = 0;
+    unsigned      moved = 0, back = 0, rounds = ROUNDS;
 
     pair_open(&p);
     CONF_CHECK(posix_memalign((void **)&block, PAGE, SPAN) == 0, "posix_memalign");
@@ -779,6 +779,14 @@ CONF_TEST("rehome", nothing_is_lost_beside_threads, 2,
         }
     }
     if (conf_rank == 1) {
+        /* on a busy machine the threads often don't stop in time, and the memory stays */
+        for (double end = conf_now() + 60; (moved <= 20) && (conf_now() < end); rounds++) {
+            utofu_stadd_t stadd = conf_reg(&p.vcq, block, SPAN, 0);
+
+            moved += is_home(block, NULL) && is_home(block + SPAN - 1, NULL);
+            conf_dereg(&p.vcq, stadd);
+            back += !is_home(block, NULL) && !is_home(block + SPAN - 1, NULL);
+        }
         atomic_store(&stop, true);
         workers_join(counter, 2, "counting");
         workers_join(reader, 1, "read()");
@@ -786,7 +794,7 @@ CONF_TEST("rehome", nothing_is_lost_beside_threads, 2,
             CONF_CHECK(*counter[i].word == counter[i].count, "%" PRIu64 " of %" PRIu64 " are left", *counter[i].word,
                        counter[i].count);
         }
-        CONF_CHECK((moved > 20) && (back == ROUNDS), "%u moved, %u back", moved, back);
+        CONF_CHECK((moved > 20) && (back == rounds), "%u moved, %u back of %u", moved, back, rounds);
         CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
     }
     free(block);
