@@ -416,11 +416,13 @@ CONF_TEST("3.1.2.1", peer_killed_armw, 4,
 {
     struct fixture          f;
     struct utofu_mrq_notice notice;
+    uint64_t                first, seen;
     unsigned                count;
     double                  begin;
     int                     to, rc;
 
     fixture_open(&f, CONF_MEM_ANON);
+    memcpy(&first, f.mem.addr, sizeof(first));
     if ((conf_rank == 1) || (conf_rank == 2)) {
         conf_barrier();
         CONF_FAIL("rank %d is alive", conf_rank);
@@ -429,6 +431,12 @@ CONF_TEST("3.1.2.1", peer_killed_armw, 4,
         /* Rank 0 operates without pause, rank 3 is the one that kills. */
         conf_at(__FILE__, __LINE__, "ARMW to a process that is killed");
         if (conf_rank == 3) {
+            do { /* until rank 0 has begun, whenever it gets a CPU */
+                CONF_POST(f.vcq.hdl,
+                          utofu_get(f.vcq.hdl, f.vcq.peer[to], f.stadds[3], f.stadds[to] + 64, 8, 1, CONF_LMRQ, NULL));
+                CONF_CODE(CONF_WAIT_MRQ(&f.vcq, &notice), UTOFU_SUCCESS);
+                memcpy(&seen, f.mem.addr, sizeof(seen));
+            } while (seen == first);
             usleep(20000);
             if (to == 2) {
                 conf_stop(to);
