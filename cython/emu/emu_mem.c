@@ -431,7 +431,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
     emu_vcq_lock(vcq);
     emu_lock(&emu_g.mem_lock);
     struct emu_stag *e = &vcq->stags[stag];
-    if ((e->high != EMU_STADD_HIGH(stadd)) || (EMU_STADD_OFF(stadd) != e->begin)) {
+    if (!(e->flags & EMU_STAG_VALID) || (e->high != EMU_STADD_HIGH(stadd)) || (EMU_STADD_OFF(stadd) != e->begin)) {
         code = UTOFU_ERR_INVALID_STADD;
     } else if (--e->refs == 0) {
         if (stag >= EMU_NUM_STAGS_USER) {

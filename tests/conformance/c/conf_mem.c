@@ -377,6 +377,11 @@ CONF_TEST("3.6.1.4", deregister_arguments, 1,
     stadd = conf_reg(&vcq, words, sizeof(words), 0);
     CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd + 8, 0), UTOFU_ERR_INVALID_STADD);
     CONF_CODE(utofu_dereg_mem(vcq.hdl, UINT64_MAX, 0), UTOFU_ERR_INVALID_STADD);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, 0, 0), UTOFU_ERR_INVALID_STADD);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd & ~(UINT64_C(0xff) << 56), 0),
+              UTOFU_ERR_INVALID_STADD);
+    CONF_CODE(utofu_dereg_mem(vcq.hdl, UINT64_C(3) << 40, 0),
+              UTOFU_ERR_INVALID_STADD);
     CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd ^ (UINT64_C(1) << 62), 0),
               UTOFU_ERR_INVALID_STADD);
     for (bit = 0; bit < 64; bit++) {
