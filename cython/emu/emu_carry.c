@@ -197,12 +197,18 @@ void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struc
     emu_mrq_push(vcq, emu_desc_lcl_type(d), emu_canonical_id(d->rmt_id), d->edata,
                  (code == UTOFU_SUCCESS) ? c->value : 0, get ? d->lcl_stadd + d->length : 0, get ? 0 : end, code);
     vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due = due;
-    /* in the order of time: that of one remote VCQ and path it is already */
+    /* In the order of time, but never before an earlier one of the same remote VCQ
+     * (2.2.10): an error is known as soon as the remote VCQ is not there any more, while
+     * what was posted before it went is still under way. */
     for (uint32_t i = vcq->mrq_tail - 1; i != vcq->mrq_head; i--) {
         struct emu_mrq_entry *last   = &vcq->mrq[i & (vcq->mrq_size - 1)];
         struct emu_mrq_entry *before = &vcq->mrq[(i - 1) & (vcq->mrq_size - 1)], m;
 
         if (before->due <= last->due) {
+            break;
+        }
+        if (before->notice.vcq_id == last->notice.vcq_id) {
+            last->due = before->due;
             break;
         }
         m       = *last;

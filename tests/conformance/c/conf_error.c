@@ -549,3 +549,51 @@ CONF_TEST("3.7", errors_between_successes, 2,
     }
     fixture_close(&f);
 }
+
+CONF_TEST("2.2.10", errors_in_order_vcq_freed, 1,
+          "local notices of one remote VCQ stay in order, although it is freed "
+          "before those of earlier operations were polled")
+{
+    enum { LARGE = 1 << 23, ROUNDS = 20 };
+    static const size_t     sizes[] = {8, 4096, LARGE};
+    struct conf_vcq         from, to;
+    struct conf_mem         source, target;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           src, dst;
+    size_t                  i;
+    int                     op, round;
+
+    conf_mem_alloc(&source, CONF_MEM_MEMFD, LARGE);
+    conf_mem_alloc(&target, CONF_MEM_MEMFD, LARGE);
+    conf_vcq_open(&from, 0, 0);
+    src = conf_reg(&from, source.addr, LARGE, 0);
+    for (round = 0; round < ROUNDS; round++) {
+        for (i = 0; i < CONF_LEN(sizes); i++) {
+            for (op = PUT; op <= GET; op += GET - PUT) {
+                conf_vcq_open(&to, 1, 0);
+                dst = conf_reg(&to, target.addr, LARGE, 0);
+                CONF_POST(from.hdl, (op == PUT) ?
+                          utofu_put(from.hdl, to.id, src, dst, sizes[i], 1,
+                                    CONF_LMRQ, NULL) :
+                          utofu_get(from.hdl, to.id, src, dst, sizes[i], 1,
+                                    CONF_LMRQ, NULL));
+                conf_dereg(&to, dst);
+                conf_vcq_close(&to);
+                CONF_POST(from.hdl,
+                          utofu_put_piggyback8(from.hdl, to.id, 5, dst, 8, 2,
+                                               CONF_LMRQ, NULL));
+                CONF_CODE(CONF_WAIT_MRQ(&from, &notice), UTOFU_SUCCESS,
+                          UTOFU_ERR_MRQ_PEER, RMT_BAD_STADD);
+                conf_check_notice(__FILE__, __LINE__, &notice, type_of(op),
+                                  to.id, 1);
+                CONF_CODE(CONF_WAIT_MRQ(&from, &notice), UTOFU_ERR_MRQ_PEER);
+                conf_check_notice(__FILE__, __LINE__, &notice,
+                                  UTOFU_MRQ_TYPE_LCL_PUT, to.id, 2);
+            }
+        }
+    }
+    conf_dereg(&from, src);
+    conf_vcq_close(&from);
+    conf_mem_free(&source);
+    conf_mem_free(&target);
+}
