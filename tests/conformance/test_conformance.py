@@ -41,17 +41,26 @@ def read_cases() -> list[Case]:
 CASES = read_cases()
 
 
+def check(
+    case: Case, conformance_program, run_program, utofu_library, timeout=100, **variables
+):
+    """Run a test in its own job; what it says is the verdict."""
+    run = run_program(
+        conformance_program, case.name, str(utofu_library.path), timeout=timeout, **variables
+    )
+    report = f"{case.section}: {case.statement}\n{run.stdout}{run.stderr}"
+    # Not a word of this run counts unless the right library was loaded.
+    assert f"library {utofu_library.path}\n" in run.stdout, report
+    assert not run.leftover, f"a process was left behind\n{report}"
+    if run.code == 77:
+        pytest.skip(run.stderr.strip() or case.name)
+    assert run.code == 0, report
+    assert run.stdout.endswith(f"{case.name} ok\n"), report
+
+
 def make_test(case: Case):
     def test(conformance_program, run_program, utofu_library):
-        run = run_program(conformance_program, case.name, str(utofu_library.path))
-        report = f"{case.section}: {case.statement}\n{run.stdout}{run.stderr}"
-        # Not a word of this run counts unless the right library was loaded.
-        assert f"library {utofu_library.path}\n" in run.stdout, report
-        assert not run.leftover, f"a process was left behind\n{report}"
-        if run.code == 77:
-            pytest.skip(run.stderr.strip() or case.name)
-        assert run.code == 0, report
-        assert run.stdout.endswith(f"{case.name} ok\n"), report
+        check(case, conformance_program, run_program, utofu_library)
 
     test.__doc__ = f"{case.section}: {case.statement}"
     test.__name__ = f"test_{case.section.replace('.', '_')}_{case.name}"

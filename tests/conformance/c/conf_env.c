@@ -180,6 +180,16 @@ static void unread_notices(unsigned num, unsigned long flags, bool overflows)
                   overflows ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_NOT_FOUND,
                   overflows ? UTOFU_ERR_MRQ_OTHER : UTOFU_ERR_NOT_FOUND);
     }
+    if (conf_rank == 0) {
+        /* None is left that could reach a VCQ made later under the same ID. */
+        CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.peer[1], stadds[0], stadds[1],
+                                     8, 0, CONF_LMRQ, NULL));
+        do {
+            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS,
+                      overflows ? UTOFU_ERR_MRQ_PEER : UTOFU_SUCCESS,
+                      overflows ? UTOFU_ERR_MRQ_OTHER : UTOFU_SUCCESS);
+        } while (notice.notice_type != UTOFU_MRQ_TYPE_LCL_GET);
+    }
     conf_barrier();
     for (i = 0; (conf_rank == 1) && (i < num); i++) {
         CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));

@@ -44,6 +44,8 @@ struct rank {
 int conf_rank  = -1;
 int conf_procs = 0;
 
+unsigned conf_patience = 1;
+
 static struct conf_test *tests     = NULL;
 static struct conf_test *test_now  = NULL;
 static int               rank_fd   = -1; /* this rank's end */
@@ -272,8 +274,8 @@ void conf_kill(int rank)
 
 void conf_timeout(unsigned seconds)
 {
-    alarm(seconds);
-    request(REQ_TIMEOUT, seconds, NULL, 0, NULL, 0);
+    alarm(seconds * conf_patience);
+    request(REQ_TIMEOUT, seconds * conf_patience, NULL, 0, NULL, 0);
 }
 
 static _Noreturn void run_rank(int rank, int fd)
@@ -544,8 +546,12 @@ static int check_library(const char *expected)
 
 int main(int argc, char **argv)
 {
-    int status;
+    const char *patience = getenv("CONF_PATIENCE");
+    int         status;
 
+    if ((patience != NULL) && (atoi(patience) > 0)) {
+        conf_patience = (unsigned)atoi(patience);
+    }
     if ((argc == 2) && (strcmp(argv[1], "--list") == 0)) {
         list_tests();
         return EXIT_OK;

@@ -23,8 +23,8 @@
 
 #define CONF_MAX_PROCS   16
 #define CONF_MAX_MESSAGE 65536 /* bytes one rank may give to an exchange */
-#define CONF_TIMEOUT     30    /* seconds a test may take, unless it says so */
-#define CONF_WAIT        10.0  /* seconds one wait for a notice may take */
+#define CONF_TIMEOUT     (30 * conf_patience) /* seconds a test may take, unless it says so */
+#define CONF_WAIT        (10.0 * conf_patience) /* seconds one wait for a notice may take */
 
 struct conf_test {
     const char       *section;   /* of the uTofu user's guide */
@@ -53,6 +53,9 @@ void conf_register(struct conf_test *test);
 
 extern int conf_rank;  /* 0 .. conf_procs - 1 */
 extern int conf_procs; /* ranks of this test */
+/* From the environment, CONF_PATIENCE: by how much longer everything may take than on an
+ * idle machine and in the fast mode; 1 when it is not set. */
+extern unsigned conf_patience;
 
 /* All ranks that are still there give size bytes (the same size everywhere);
  * each gets all of them, in order of rank.  Bytes of a rank that is gone are
