@@ -21,7 +21,7 @@ def test_mode(case, mode, conformance_program, run_program, utofu_library):
         conformance_program,
         run_program,
         utofu_library,
-        timeout=300,
-        CONF_PATIENCE="3",  # the thread of the strict mode needs a CPU, too
+        timeout=600,
+        CONF_PATIENCE="6",  # the thread of the strict mode needs a CPU, too
         **MODES[mode],
     )
