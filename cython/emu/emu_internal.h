@@ -43,9 +43,10 @@
 
 /* ------------------------------------------------------------- STADD, IDs */
 
-/* STADD: 0000 ccc1 | STag (16 bits) | offset (40 bits).  ccc is the component ID of
- * the VCQ, so that STADDs are unique in a CQ (2.2.2), but 0 where the user chose the
- * STag: those STADDs depend on the STag only.  The offset of a registration starts
+/* STADD: tttt ccc1 | STag (16 bits) | offset (40 bits).  ccc is the component ID of
+ * the VCQ, so that STADDs are unique in a CQ (2.2.2); tttt counts the VCQs that had its
+ * ID, so that a STADD of one that is gone is none of its successor's memory.  Both are 0
+ * where the user chose the STag: those STADDs depend on the STag only.  The offset of a registration starts
  * at addr % 256, so a STADD is aligned as its memory is; with a chosen STag (addr is
  * a multiple of 256) it starts at 0. */
 #define EMU_STADD_OFF_BITS 40
@@ -53,11 +54,12 @@
 #define EMU_STADD_STAG(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS) & (EMU_NUM_STAGS - 1))
 #define EMU_STADD_OFF(s)   ((s) & EMU_STADD_OFF_MASK)
 #define EMU_STADD_HIGH(s)  ((uint32_t)((s) >> EMU_STADD_OFF_BITS)) /* all but the offset; never 0 */
-EMU_INLINE uint64_t emu_stadd(unsigned cmp, uint32_t stag, uint64_t off)
+#define EMU_STADD_TOP(turn, cmp) ((uint8_t)((turn) << 4 | (cmp) << 1 | 1))
+EMU_INLINE uint64_t emu_stadd(uint8_t top, uint32_t stag, uint64_t off)
 {
-    uint64_t top = (stag < EMU_NUM_STAGS_USER) ? 1 : (1 | (uint64_t)cmp << 1);
+    top = (stag < EMU_NUM_STAGS_USER) ? EMU_STADD_TOP(0, 0) : top;
 
-    return (top << 56) | ((uint64_t)stag << EMU_STADD_OFF_BITS) | off;
+    return ((uint64_t)top << 56) | ((uint64_t)stag << EMU_STADD_OFF_BITS) | off;
 }
 
 /* A decoded VCQ ID (emu_topology.c) */
@@ -269,6 +271,7 @@ struct emu_vcq {
     uint32_t             *stag_next; /* free list / hash chain */
     uint32_t             stag_free, stag_fresh;
     uint32_t             *stag_hash;
+    uint8_t              stadd_top; /* EMU_STADD_TOP */
 
     uint16_t             tni, cq, cmp;
     uint32_t             index, gen;

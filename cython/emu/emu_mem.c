@@ -235,7 +235,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     e->end   = begin + size;
     e->refs  = 1;
     e->flags = (uint32_t)flags | EMU_STAG_VALID;
-    e->high  = EMU_STADD_HIGH(emu_stadd(vcq->cmp, stag, 0));
+    e->high  = EMU_STADD_HIGH(emu_stadd(vcq->stadd_top, stag, 0));
     e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : (home < 0) ? EMU_MEM_SHARED : EMU_MEM_MOVED;
     if (seg >= 0) {
         e->seg     = (uint32_t)seg;
@@ -327,7 +327,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
         struct emu_stag *e = &vcq->stags[stag];
         if ((e->addr == (uintptr_t)addr) && (e->end - e->begin == size) && (e->flags == (flags | EMU_STAG_VALID))) {
             e->refs++; /* the same region: the same STADD (3.6) */
-            *stadd = emu_stadd(vcq->cmp, stag, e->begin);
+            *stadd = emu_stadd(vcq->stadd_top, stag, e->begin);
             code   = UTOFU_SUCCESS;
             goto out;
         }
@@ -351,7 +351,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     }
     vcq->stag_next[stag] = *link;
     *link                = stag;
-    *stadd               = emu_stadd(vcq->cmp, stag, vcq->stags[stag].begin);
+    *stadd               = emu_stadd(vcq->stadd_top, stag, vcq->stags[stag].begin);
 out:
     emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
@@ -393,7 +393,7 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
     emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
     if (code == UTOFU_SUCCESS) {
-        *stadd = emu_stadd(0, stag, 0);
+        *stadd = emu_stadd(EMU_STADD_TOP(0, 0), stag, 0);
     }
     return code;
 }
@@ -411,7 +411,7 @@ EMU_EXPORT int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu
     if (stadd == NULL) {
         return UTOFU_ERR_INVALID_POINTER;
     }
-    *stadd = emu_stadd(0, stag, 0);
+    *stadd = emu_stadd(EMU_STADD_TOP(0, 0), stag, 0);
     return UTOFU_SUCCESS;
 }
 

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  5u
+#define EMU_SHM_VERSION  6u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -94,6 +94,7 @@ struct emu_node {
     _Atomic uint64_t   key; /* coordinates | EMU_NODE_USED, or 0 */
     struct emu_cq_slot cq[EMU_NODE_CQS];
     _Atomic uint64_t   vcq[EMU_NODE_VCQS];
+    uint8_t            turn[EMU_NODE_VCQS]; /* counts the VCQs that had the ID (control mutex) */
     struct emu_gate_slot gate[EMU_NODE_GATES]; /* by TNI, then BG ID */
 };
 #define EMU_NODE_USED ((uint64_t)1 << 63)

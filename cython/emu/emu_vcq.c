@@ -246,6 +246,8 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     atomic_store(&vcq->block->announced, 0);
     vcq->gen = atomic_fetch_add(&emu_g.control->vcq_gen[emu_g.slot][index], 1) + 1; /* odd: it exists */
     emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
+    vcq->stadd_top = EMU_STADD_TOP(
+        emu_g.control->node[emu_g.node].turn[(tni * EMU_NUM_CQS + vcq->cq) * EMU_NUM_CMPS + vcq->cmp]++, vcq->cmp);
     atomic_store(&node_vcqs(tni * EMU_NUM_CQS + vcq->cq)[vcq->cmp], EMU_VCQ_OWNER(emu_g.slot, index));
     emu_control_unlock();
 
