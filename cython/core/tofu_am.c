@@ -294,6 +294,8 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     if (status != TOFU_OK) {
         goto err_free;
     }
+    /* who asks finds here whether it is the iface that he knows (tofu_identity_ask) */
+    tofu_am_keep_identity(am);
     status = tofu_pool_init(&am->pool[TOFU_AM_SMALL], TOFU_AM_SMALL_SIZE,
                             iface->config.rx_short_slots, TOFU_AM_MAX_SMALL,
                             am->block);

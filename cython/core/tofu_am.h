@@ -145,7 +145,8 @@ typedef struct tofu_entry {
     uint64_t         who;   /* port << 56 | mailbox << 32 | nonce */
     uint64_t         vcq_id;
     uint64_t         check; /* magic ^ who ^ vcq_id ^ incarnation of who is asked */
-    uint64_t         pad[3];
+    _Atomic uint64_t identity; /* of the first entry: tofu_identity of the iface */
+    uint64_t         pad[2];
 } tofu_entry_t;
 
 /* STALE is never sent: what a request is that is meant for who had the VCQ before */
@@ -188,6 +189,7 @@ _Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT + TOFU_POLLED_BYTES,
 _Static_assert(TOFU_AM_MAX_POLLED < TOFU_INTERNAL_NOTICES, "answers have notices");
 _Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
 _Static_assert(sizeof(tofu_entry_t) == 64, "request entry");
+_Static_assert(offsetof(tofu_entry_t, identity) == TOFU_IDENTITY_OFFSET, "identity");
 _Static_assert(offsetof(tofu_mailbox_t, answer) ==
                        offsetof(tofu_mailbox_t, grant) + 24,
                "a grant is one put that ends with the answer");
@@ -504,8 +506,12 @@ void tofu_am_unoffer(tofu_iface_t *iface, tofu_loan_t *loan, uint32_t slot);
 void tofu_loan_settle(tofu_loan_t *loan);
 /* After an arrival: pass over slots. */
 void tofu_loan_pass(tofu_loan_t *loan);
-/* Put a word with notice, to know whether the peer lives.  entry: of the request
- * table whose claim is in question, or ~0; borrower: it is about what we lent. */
+/* The word that tells peers which iface this is: put it right, should somebody have written
+ * over it. */
+void tofu_am_keep_identity(tofu_am_t *am);
+/* Post something with notice, to know whether the peer lives.  entry: of the request
+ * table whose claim is in question, or ~0; borrower: it is about what we lent, and puts
+ * `word`; else it is tofu_peer_ask. */
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
                             uint64_t word, uint32_t entry, int borrower);
 void tofu_am_probed(tofu_op_t *op);

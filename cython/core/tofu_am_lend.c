@@ -154,13 +154,17 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     }
     op->probe.entry    = entry;
     op->probe.borrower = (uint8_t)borrower;
-    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
-                       iface->fn.put_piggyback8(
-                               iface->vcq, peer->vcq_id, word, where, 8,
-                               tofu_peer_edata(peer),
-                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
-                               tofu_cbdata(op, TOFU_CB_OP)));
+    if (borrower) {
+        status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                           iface->fn.put_piggyback8(
+                                   iface->vcq, peer->vcq_id, word, where, 8,
+                                   tofu_peer_edata(peer),
+                                   UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                                   tofu_cbdata(op, TOFU_CB_OP)));
+    } else {
+        status = tofu_peer_ask(peer, peer->vcq_id, op);
+    }
     if (status != TOFU_OK) {
         tofu_op_free(op);
         if (status != TOFU_ERR_NO_RESOURCE) {
@@ -452,6 +456,7 @@ void tofu_am_tick(tofu_iface_t *iface, int mrq_empty)
 {
     tofu_am_t *am = iface->am;
 
+    tofu_am_keep_identity(am);
     tofu_am_check_claims(am, mrq_empty);
     tofu_suspects_probe(iface);
     tofu_am_polled_tick(am);

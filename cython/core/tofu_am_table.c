@@ -101,6 +101,18 @@ drop:
                     notice->vcq_id);
 }
 
+void tofu_am_keep_identity(tofu_am_t *am)
+{
+    _Atomic uint64_t *word = &am->table[0].identity;
+    uint64_t         mine  = tofu_identity(am->incarnation);
+
+    if (TOFU_UNLIKELY(atomic_load_explicit(word, memory_order_relaxed) !=
+                      mine)) {
+        /* an atomic instruction, as in tofu_am_entry_free */
+        atomic_exchange_explicit(word, mine, memory_order_release);
+    }
+}
+
 /* Who wrote a claim; NULL: nobody that could be. */
 static tofu_peer_t *tofu_am_claimant(tofu_iface_t *iface, uint64_t claim)
 {

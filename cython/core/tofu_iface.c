@@ -356,7 +356,8 @@ tofu_status_t tofu_iface_open(tofu_md_t *md, const tofu_iface_config_t *config,
     if (iface->shared_vcq) {
         static _Atomic int told; /* once is enough in a process */
 
-        tofu_log(atomic_exchange(&told, 1) ? 3 : 1,
+        /* nobody is to be warned of what comes of the number of processes on the node */
+        tofu_log((atomic_exchange(&told, 1) || md->has_share) ? 3 : 1,
                  "the process has its %u CQs for ifaces of their own, or the node no "
                  "more: VCQ %#llx shares one with others, which costs locks and seven "
                  "eighths of the receive slots", md->exclusive_cqs,

@@ -123,6 +123,7 @@ struct tofu_peer {
         tofu_peer_t *line;    /* of a port: where its operations wait */
     };
     utofu_stadd_t  scratch;   /* TOFU_STAG_SCRATCH there */
+    utofu_stadd_t  identity;  /* word that holds its incarnation; 0: no iface, or not known */
     uint8_t        port;      /* of the iface there that it is about */
     uint8_t        seq;       /* line: of the next operation */
     uint8_t        ported;    /* line: there are records of ports */
@@ -157,7 +158,8 @@ enum {
     TOFU_OP_GET     = 0x08,
     TOFU_OP_COUNTED = 0x10, /* in iface->inflight and ep->inflight */
     TOFU_OP_STRONG  = 0x20, /* RMA: posted after a fence */
-    TOFU_OP_EARLY   = 0x40  /* AM: waits for the first slots; see tofu_am_send.c */
+    TOFU_OP_EARLY   = 0x40, /* AM: waits for the first slots; see tofu_am_send.c */
+    TOFU_OP_ASKS    = 0x80  /* its notice has the peer's identity (tofu_peer_ask) */
 };
 
 /* Where a user's iov has got to. */
@@ -377,6 +379,7 @@ struct tofu_iface {
     int                   in_turns;
     tofu_link_t           *turn_next;  /* in turns: to be asked next */
     tofu_ep_t             *serving;    /* its request is being called */
+    uint8_t               flush_refused; /* ... which was told that a flush has no room */
     int8_t                flush_status;
     int8_t                fatal;       /* the VCQ does not work any more */
 
@@ -497,6 +500,18 @@ tofu_peer_t *tofu_peer_find(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
 /* Find or make. */
 tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
                             unsigned port, tofu_peer_t **peer_p);
+/* The word that tells which iface it is: no other bytes look like one. */
+static inline uint64_t tofu_identity(uint32_t incarnation)
+{
+    return ((uint64_t)~incarnation << 32) | incarnation;
+}
+
+/* Ask the peer for a sign of life, for op, which is posted with one notice when this
+ * succeeds: a small ordered operation, which lands after all before it.  Of an iface it reads
+ * the identity, so that one that took the VCQ over is not taken for it (tofu_peer_is_other). */
+tofu_status_t tofu_peer_ask(tofu_peer_t *peer, utofu_vcq_id_t to, tofu_op_t *op);
+/* The answer names another iface than the one that was asked. */
+int tofu_peer_is_other(const tofu_op_t *op, uint64_t answer);
 /* STADD of a reserved STag of the iface at that port. */
 int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
                     unsigned port, unsigned stag, utofu_stadd_t *stadd_p);
@@ -867,6 +882,7 @@ void tofu_attr_bound(tofu_iface_t *iface);
 
 /* Slots of the request table of an iface. */
 #define TOFU_REQUEST_ENTRIES 64u
+#define TOFU_IDENTITY_OFFSET 40u /* in it, of the word that tells which iface it is */
 
 #pragma GCC visibility pop
 

@@ -204,6 +204,7 @@ static void tofu_md_share_cqs(tofu_md_t *md, unsigned cqs)
 {
     unsigned size = tofu_md_local_size();
 
+    md->has_share = size > 1;
     if (cqs == 0) {
         cqs = TOFU_TNI_CQS * md->all_tnis / ((size > 0) ? size : 1);
     }

@@ -80,6 +80,7 @@ struct tofu_md {
     unsigned                   num_tnis; /* of them, on which the process shares a CQ
                                             of its own: for rails and lanes */
     unsigned                   exclusive_cqs; /* that its ifaces may take */
+    int                        has_share; /* a launcher says that the node has more processes */
     unsigned                   max_vcqs;      /* that they may have of their own */
     size_t                     stripe_thresh;
     uint8_t                    coords[6]; /* of this node */

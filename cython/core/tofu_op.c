@@ -320,7 +320,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     tofu_peer_t   *line  = iface->last_line;
     tofu_peer_t   *peer;
     tofu_op_t     *op;
-    int           gone, port_gone;
+    int           gone, port_gone, other = 0;
 
     if (TOFU_UNLIKELY((line == NULL) || (line->vcq_id != notice->vcq_id))) {
         line = tofu_peer_find(iface, notice->vcq_id, 0);
@@ -372,6 +372,12 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
             tofu_amo_result(op, notice->rmt_value);
         } else if (op->kind == TOFU_OP_CLAIM) {
             op->claim.old_value = notice->rmt_value;
+        } else if (TOFU_UNLIKELY(tofu_peer_is_other(op, notice->rmt_value))) {
+            /* What was sent before went to who has the VCQ now, and is lost.  A probe has
+             * no more to say than that. */
+            other  = 1;
+            status = (op->kind == TOFU_OP_PROBE) ? TOFU_OK :
+                                                   TOFU_ERR_ENDPOINT_TIMEOUT;
         }
     }
     /* A callback may close nothing but eps, so peer stays.  That an earlier iface
@@ -379,7 +385,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     gone = (port_gone || (code == UTOFU_ERR_MRQ_PEER)) &&
            (op->epoch == peer->epoch) &&
            !((op->kind == TOFU_OP_PROBE) && op->probe.borrower);
-    if (TOFU_UNLIKELY(gone) && (op->ep != NULL)) {
+    if (TOFU_UNLIKELY(gone || other) && (op->ep != NULL)) {
         /* a flush forgot the targets of its ep when it was posted, so the peer
          * does not lead to the ep any more */
         tofu_ep_fail(op->ep, status);
@@ -391,6 +397,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
         } else {
             tofu_line_failed(line, status);
         }
+    } else if (TOFU_UNLIKELY(other)) {
+        tofu_peer_failed(peer, TOFU_ERR_ENDPOINT_TIMEOUT, TOFU_SUCCEEDED);
     }
 }
 

@@ -3,8 +3,8 @@
  * tofu_order.c - flush and fence.
  *
  * put_short, put_bcopy, atomic_post and AM ask for no local notice: the ep only
- * notes which VCQs it used ("targets").  A flush posts one small put with notice to
- * each of them: STRONG_ORDER makes it land after all before it from this VCQ, so
+ * notes which VCQs it used ("targets").  A flush posts one small operation with
+ * notice to each of them (tofu_peer_ask): STRONG_ORDER makes it land after all before it from this VCQ, so
  * when its notice comes they are done, and notices of one target come in post
  * order, so operations that have notices of their own are done too.
  *
@@ -16,7 +16,7 @@
  */
 #include "tofu_internal.h"
 
-/* Post one flush put. */
+/* Post what a flush waits for. */
 static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
 {
     tofu_iface_t  *iface = peer->iface; /* the ep's, or a lane of it */
@@ -31,13 +31,7 @@ static tofu_status_t tofu_order_post(tofu_ep_t *ep, tofu_peer_t *peer)
         return TOFU_ERR_NO_MEMORY;
     }
     /* always ordered, whatever the configuration: it stands for all before it */
-    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
-                       iface->fn.put_piggyback8(
-                               iface->vcq, peer->post_id, 0, peer->scratch, 8,
-                               tofu_peer_edata(peer),
-                               UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
-                               tofu_cbdata(op, TOFU_CB_OP)));
+    status = tofu_peer_ask(peer, peer->post_id, op);
     if (status != TOFU_OK) {
         tofu_op_free(op);
         return (status == TOFU_ERR_NO_RESOURCE) ?
@@ -183,8 +177,8 @@ static tofu_status_t tofu_order_add_peer(tofu_ep_t *ep)
     return status;
 }
 
-tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
-                            tofu_completion_t *comp)
+static tofu_status_t tofu_ep_flush_now(tofu_ep_t *ep, unsigned flags,
+                                       tofu_completion_t *comp)
 {
     tofu_iface_t  *iface = ep->iface;
     tofu_status_t status;
@@ -227,6 +221,26 @@ tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
         return TOFU_OK;
     }
     return tofu_order_take_status(&ep->flush_status);
+}
+
+/* The TOQ gets room on its own.  But who was refused in a request of the pending queue
+ * stays refused until it returns: UCP's tries again before that, and would have started
+ * a flush that it starts once more when it is called again. */
+tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
+                            tofu_completion_t *comp)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_status_t status;
+
+    if ((iface->serving == ep) && iface->flush_refused &&
+        !(flags & TOFU_FLUSH_CANCEL)) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    status = tofu_ep_flush_now(ep, flags, comp);
+    if ((status == TOFU_ERR_NO_RESOURCE) && (iface->serving == ep)) {
+        iface->flush_refused = 1;
+    }
+    return status;
 }
 
 tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp)

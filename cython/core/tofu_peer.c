@@ -74,6 +74,37 @@ int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
     return iface->fn.query_stadd(vcq_id, port * TOFU_PORT_STAGS + stag, stadd_p);
 }
 
+tofu_status_t tofu_peer_ask(tofu_peer_t *peer, utofu_vcq_id_t to, tofu_op_t *op)
+{
+    tofu_iface_t        *iface = peer->iface;
+    const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+
+    if (peer->identity == 0) {
+        return tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                         iface->fn.put_piggyback8(
+                                 iface->vcq, to, 0, peer->scratch, 8,
+                                 tofu_peer_edata(peer), flags,
+                                 tofu_cbdata(op, TOFU_CB_OP)));
+    }
+    /* 0 for 0: it changes nothing, and the word comes back in the notice */
+    op->flags |= TOFU_OP_ASKS;
+    return tofu_post(iface, "utofu_cswap8", peer->vcq_id, 8,
+                     iface->fn.cswap8(iface->vcq, to, 0, 0, peer->identity,
+                                      tofu_peer_edata(peer), flags,
+                                      tofu_cbdata(op, TOFU_CB_OP)));
+}
+
+int tofu_peer_is_other(const tofu_op_t *op, uint64_t answer)
+{
+    const tofu_peer_t *peer = op->peer;
+
+    /* What is no identity was written by somebody who should not, and tells nothing. */
+    return (op->flags & TOFU_OP_ASKS) && (op->epoch == peer->epoch) &&
+           (answer != tofu_identity(peer->incarnation)) &&
+           (answer == tofu_identity((uint32_t)answer));
+}
+
 tofu_status_t tofu_peer_get(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
                             unsigned port, tofu_peer_t **peer_p)
 {
@@ -153,9 +184,14 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
 {
     const tofu_geometry_t *geometry = tofu_geometry_get(peer->iface,
                                                         &address->geometry);
+    utofu_stadd_t         table;
 
     if (geometry == NULL) {
         return TOFU_ERR_NO_MEMORY;
+    }
+    if (tofu_peer_stadd(peer->iface, peer->vcq_id, peer->port, TOFU_STAG_REQUEST,
+                        &table) == UTOFU_SUCCESS) {
+        peer->identity = table + TOFU_IDENTITY_OFFSET;
     }
     if (peer->incarnation != address->incarnation) {
         /* Another process has the VCQ by now; what the one before it lent went

@@ -152,8 +152,9 @@ static int tofu_ep_serve_request(tofu_ep_t *ep)
      * its sends must not find the queue in their way. */
     tofu_list_del(link);
     ep->flags     &= (uint8_t)~TOFU_EP_PENDING;
-    iface->serving = ep;
-    status         = (tofu_status_t)req->func(req);
+    iface->serving       = ep;
+    iface->flush_refused = 0;
+    status               = (tofu_status_t)req->func(req);
     if (iface->serving != ep) {
         return 1; /* the ep was destroyed */
     }

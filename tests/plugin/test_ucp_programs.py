@@ -57,3 +57,14 @@ def test_sockaddr(program, mode, tmp_path):
     # a killed process tells no counts
     assert len(moved) == (2 if mode == "killed" else 3), moved
     assert min(moved.values()) > 1000000, moved
+
+
+@pytest.mark.parametrize("strict", ["0", "1"])
+@pytest.mark.parametrize("operation,size,rndv", [
+    ("tag", "8", "auto"), ("tag", "5000", "auto"), ("tag", "60000", "1000"),
+    ("put", "8", "auto"), ("put", "5000", "auto"), ("get", "8", "auto"), ("get", "5000", "auto"),
+])
+def test_successor(program, operation, size, rndv, strict):
+    """Another process takes a killed server's place unnoticed: it gets nothing of what was
+    meant for the one before it, and whose endpoint it was hears of it."""
+    program("ucp_successor", operation, size, UCX_RNDV_THRESH=rndv, UTOFU_EMU_STRICT=strict)
