@@ -28,7 +28,7 @@ CASES = {
     ],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
-        "flush", "flush_many", "fence", "fence_weak", "abandoned", "loader",
+        "flush", "flush_many", "fence", "fence_weak", "flush_refused", "abandoned", "loader",
         "many_ifaces",
     ],
     "fail": [

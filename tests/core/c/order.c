@@ -318,6 +318,90 @@ static void loader(struct ctx *ctx)
 #undef X
 }
 
+/* The TOQ as seen by an iface: full as long as `full` says so. */
+static int full;
+static struct tofu_backend toq_backend;
+
+static int full_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t id, uint64_t data,
+                               utofu_stadd_t stadd, size_t length, uint64_t edata,
+                               unsigned long flags, void *cbdata)
+{
+    return full ? UTOFU_ERR_BUSY :
+                  core_backend()->fn.put_piggyback8(vcq, id, data, stadd, length, edata,
+                                                    flags, cbdata);
+}
+
+static int full_cswap8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t id, uint64_t old_value,
+                       uint64_t new_value, utofu_stadd_t stadd, uint64_t edata,
+                       unsigned long flags, void *cbdata)
+{
+    return full ? UTOFU_ERR_BUSY :
+                  core_backend()->fn.cswap8(vcq, id, old_value, new_value, stadd, edata,
+                                            flags, cbdata);
+}
+
+struct refused {
+    tofu_pending_req_t req;
+    tofu_ep_t          *ep;
+    struct done        done;
+    int                calls;
+};
+
+static int8_t run_refused(tofu_pending_req_t *req)
+{
+    struct refused *r = (struct refused *)req;
+    tofu_status_t  status;
+
+    full = (r->calls++ < 3);
+    if (!full) {
+        status = tofu_ep_flush(r->ep, 0, &r->done.comp);
+        CHECK_EQ(status, TOFU_INPROGRESS);
+        return TOFU_OK;
+    }
+    CHECK_EQ(tofu_ep_flush(r->ep, 0, &r->done.comp), TOFU_ERR_NO_RESOURCE);
+    full = 0; /* now there is room; it will be found when the request is called again */
+    CHECK_EQ(tofu_ep_flush(r->ep, 0, &r->done.comp), TOFU_ERR_NO_RESOURCE);
+    return TOFU_ERR_NO_RESOURCE;
+}
+
+/* A flush that was refused in a queued request is refused until that returns: who tries
+ * twice would have started two. */
+static void flush_refused(struct ctx *ctx)
+{
+    struct refused r;
+    uint64_t       value = 0x1122334455667788ull;
+    tofu_iface_t   *second;
+    tofu_md_t      *md;
+
+    core_open(ctx, NULL, 4096);
+    toq_backend                   = *core_backend();
+    toq_backend.fn.put_piggyback8 = full_put_piggyback8;
+    toq_backend.fn.cswap8         = full_cswap8;
+    CHECK_OK(tofu_md_open(&toq_backend, NULL, &md));
+    CHECK_OK(tofu_iface_open(md, NULL, &second));
+    memset(&r, 0, sizeof(r));
+    CHECK_OK(tofu_ep_create(second, ctx->shared->rank[0].address, 0, &r.ep));
+    done_init(&r.done);
+    CHECK_OK(tofu_ep_put_short(r.ep, &value, 8, ctx->shared->rank[0].base,
+                               ctx->rkey[0]));
+    full = 1;
+    CHECK_EQ(tofu_ep_flush(r.ep, 0, NULL), TOFU_ERR_NO_RESOURCE);
+    CHECK_OK(tofu_ep_pending_add(r.ep, &r.req));
+    r.req.func = run_refused;
+    while (!r.done.called) {
+        tofu_iface_progress(second);
+        tofu_iface_progress(ctx->iface);
+    }
+    CHECK_EQ(r.calls, 4);
+    CHECK_EQ(r.done.called, 1);
+    CHECK(!memcmp(ctx->window, &value, 8));
+    CHECK_EQ(tofu_ep_flush(r.ep, 0, NULL), TOFU_OK);
+    tofu_ep_destroy(r.ep);
+    tofu_iface_close(second);
+    tofu_md_close(md);
+    core_close(ctx);
+}
+
 /* More ifaces than a node has VCQs, as they share; then a clear refusal; none is lost. */
 static void many_ifaces(struct ctx *ctx)
 {
@@ -357,6 +441,7 @@ int main(int argc, char **argv)
         {"flush_many", 3, 60, flush_many, 0},
         {"fence", 2, 60, fence, 0},
         {"fence_weak", 2, 60, fence_weak, 0},
+        {"flush_refused", 1, 30, flush_refused, 0},
         {"abandoned", 1, 30, abandoned, 0},
         {"loader", 1, 30, loader, 0},
         {"many_ifaces", 1, 60, many_ifaces, 0}
