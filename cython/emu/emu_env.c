@@ -43,7 +43,9 @@ static uint32_t mrq_entries(const char *variable)
             return (uint32_t)mrq_sizes[i].n;
         }
     }
-    if (!number(s, &v)) {
+    if ((*s == '-') && number(s + 1, &v)) {
+        v = 0; /* the smallest size is the nearest */
+    } else if (!number(s, &v)) {
         emu_message("%s=\"%s\" is not a number of entries; %u is used", variable, s, MRQ_DEFAULT);
         return MRQ_DEFAULT;
     }

@@ -282,6 +282,7 @@ CONF_TEST("4.3.2.3", env_mrq_nearest, 2,
 
     check_mrq(name, "0", 0, 2048);
     check_mrq(name, "1", 0, 2048);
+    check_mrq(name, "-5", 0, 2048);
     check_mrq(name, "2049", 0, 2048);
     check_mrq(name, "5119", 0, 2048);
     check_mrq(name, "5120", 0, 8192);

@@ -81,7 +81,16 @@ static void unread_notices(unsigned num, bool overflows)
     int                     rc;
 
     CONF_CHECK(setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1) == 0, "setenv");
-    conf_vcq_open(&vcq, 0, 0);
+    conf_vcq_open(&vcq, 1, 0); /* not the one that a message would name by chance */
+    if (conf_rank == 1) {
+        uint8_t        coords[6];
+        utofu_tni_id_t tni;
+        utofu_cq_id_t  cq;
+        uint16_t       extra;
+
+        CONF_OK(utofu_query_vcq_info(vcq.id, coords, &tni, &cq, &extra));
+        fprintf(stderr, "target: TNI %d CQ %d\n", tni, cq);
+    }
     conf_reg_all(&vcq, &word, sizeof(word), stadds);
     for (i = 0; (i < num) && (conf_rank == 0); i++) {
         CONF_POST(vcq.hdl,
@@ -110,7 +119,7 @@ static void overflow(unsigned num, bool overflows)
     char    text[4096] = "";
     size_t  used       = 0;
     ssize_t got;
-    int     fds[2], status, tni, cq;
+    int     fds[2], status, tni, cq, right_tni, right_cq;
     char   *message;
     pid_t   child;
 
@@ -148,6 +157,12 @@ static void overflow(unsigned num, bool overflows)
                        (sscanf(message, "utofu: asynchronous error: MRQ "
                                "Overflow on TNI %d CQ %d", &tni, &cq) == 2),
                "status 0x%x, message: %s", status, text);
+    message = strstr(text, "target: ");
+    CONF_CHECK((message != NULL) &&
+                       (sscanf(message, "target: TNI %d CQ %d", &right_tni,
+                               &right_cq) == 2) &&
+                       (tni == right_tni) && (cq == right_cq),
+               "it names another CQ: %s", text);
 }
 
 CONF_TEST("4.3.2.3", mrq_holds_its_entries, 2,
