@@ -510,7 +510,7 @@ static inline uint64_t tofu_identity(uint32_t incarnation)
  * succeeds: a small ordered operation, which lands after all before it.  Of an iface it reads
  * the identity, so that one that took the VCQ over is not taken for it (tofu_peer_is_other). */
 tofu_status_t tofu_peer_ask(tofu_peer_t *peer, utofu_vcq_id_t to, tofu_op_t *op);
-/* The answer names another iface than the one that was asked. */
+/* The answer to op, which asked for it (TOFU_OP_ASKS), names another iface. */
 int tofu_peer_is_other(const tofu_op_t *op, uint64_t answer);
 /* STADD of a reserved STag of the iface at that port. */
 int tofu_peer_stadd(const tofu_iface_t *iface, utofu_vcq_id_t vcq_id,

@@ -372,7 +372,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
             tofu_amo_result(op, notice->rmt_value);
         } else if (op->kind == TOFU_OP_CLAIM) {
             op->claim.old_value = notice->rmt_value;
-        } else if (TOFU_UNLIKELY(tofu_peer_is_other(op, notice->rmt_value))) {
+        } else if (TOFU_UNLIKELY(op->flags & TOFU_OP_ASKS) &&
+                   tofu_peer_is_other(op, notice->rmt_value)) {
             /* What was sent before went to who has the VCQ now, and is lost.  A probe has
              * no more to say than that. */
             other  = 1;

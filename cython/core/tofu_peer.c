@@ -100,7 +100,7 @@ int tofu_peer_is_other(const tofu_op_t *op, uint64_t answer)
     const tofu_peer_t *peer = op->peer;
 
     /* What is no identity was written by somebody who should not, and tells nothing. */
-    return (op->flags & TOFU_OP_ASKS) && (op->epoch == peer->epoch) &&
+    return (op->epoch == peer->epoch) &&
            (answer != tofu_identity(peer->incarnation)) &&
            (answer == tofu_identity((uint32_t)answer));
 }
