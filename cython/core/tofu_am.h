@@ -81,6 +81,7 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_TAIL_TURN_SHIFT  34
 #define TOFU_TAIL_LENGTH      0x1full
 #define TOFU_TAIL_KEY         (0xffffffull << TOFU_TAIL_KEY_SHIFT)
+#define TOFU_TAIL_TURN_KEY    (~0ull << TOFU_TAIL_KEY_SHIFT) /* both */
 #define TOFU_TURN             (1ull << TOFU_TAIL_TURN_SHIFT)
 #define TOFU_TURNS            128u /* more than can be unread on a loan, for sure */
 /* The slots that may be polled are few, because an empty call of progress looks at
@@ -88,15 +89,24 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_POLLED        4u
 #define TOFU_AM_MAX_POLLED    8u
 #define TOFU_POLLED_BATCH     16u  /* delivered from one loan by one progress */
-#define TOFU_POLLED_SKIP      8u   /* of so many calls one looks at the MRQ */
+/* Of so many calls one looks at the MRQ, of those that found one message one of so many;
+ * powers of two. */
+#define TOFU_POLLED_SKIP      8u
+#define TOFU_POLLED_SKIP_ONE  32u
 /* An exchange of single messages goes on soon or not at all: a call of progress looks
- * so often (0.1 us) in so many calls after a message. */
-#define TOFU_POLLED_LOOKS     16u
+ * so often (0.15 us) in so many calls after a message, if 1 to so many operations were
+ * posted since: else there is nothing that could be answered, or a stream of messages
+ * goes out. */
+#define TOFU_POLLED_LOOKS     24u
 #define TOFU_POLLED_EAGER     32u
+#define TOFU_POLLED_SENT      4u
 #define TOFU_PERMIT_BUSY_MS   100u /* half a window in so little time is busy */
 #define TOFU_PERMIT_SILENT_MS 100u /* without a message for so long: revoke */
 #define TOFU_PERMIT_USELESS_MS 1000u /* none at all: not again for so long */
-#define TOFU_PERMIT_AWAKE_MS  50u /* who armed its event descriptor sleeps, for so long */
+/* Who armed its event descriptor is taken for one that sleeps, for so long, or for so
+ * many calls of progress (about 1 ms of nothing else). */
+#define TOFU_PERMIT_AWAKE_MS  50u
+#define TOFU_PERMIT_AWAKE_CALLS 16384u
 /* Each look at the MRQ makes the sender's store of a notice, and all its stores behind
  * it, take longer.  So when large messages come within so many calls of each other, and
  * none is sent, up to so many looks in vain are kept so many times further apart (about
@@ -362,7 +372,8 @@ struct tofu_am {
     int            recall_asked;
     int            wanted;    /* a channel has `want`, or had */
     tofu_lender_t  *polled[TOFU_AM_MAX_POLLED]; /* iface->num_polled of them */
-    uint64_t       sleepy_ms; /* its user is one that sleeps, until then */
+    uint64_t       sleepy_ms; /* its user is one that sleeps, until then, ... */
+    uint64_t       sleepy_calls; /* ... or so many calls of progress */
     uint64_t       random;    /* state of the generator of keys */
     tofu_job_t     job[TOFU_REQUEST_ENTRIES];
     uint64_t       claim_seen[TOFU_REQUEST_ENTRIES];    /* at the last tick */

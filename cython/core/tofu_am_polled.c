@@ -21,7 +21,8 @@
  * earlier round is none.  A notice is handled when all tails before it were.
  *
  * Who sleeps gives no permits, for these messages do not wake.  To have an event
- * descriptor is not to sleep: UCP asks for one and then polls for hours.
+ * descriptor is not to sleep, nor is to have armed it once: UCP does so while it connects,
+ * and then polls for hours.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -40,6 +41,14 @@ static uint64_t tofu_am_new_key(tofu_am_t *am, uint64_t last)
         key = (x >> 32) & TOFU_PERMIT_KEY;
     } while ((key == 0) || (key == last));
     return key;
+}
+
+/* Is its user one that sleeps?  Not when it has not armed for a while, or makes progress
+ * so often that it has stopped to. */
+static int tofu_am_is_sleepy(const tofu_am_t *am)
+{
+    return (am->iface->now_ms < am->sleepy_ms) &&
+           (am->iface->calls < am->sleepy_calls);
 }
 
 static tofu_status_t tofu_lender_tell(tofu_lender_t *lender, uint64_t word)
@@ -66,7 +75,7 @@ void TOFU_NOINLINE tofu_lender_permit(tofu_lender_t *lender)
     busy = (iface->now_ms - lender->report_ms < TOFU_PERMIT_BUSY_MS);
     lender->report_ms = iface->now_ms;
     if (!busy || (iface->now_ms < lender->barred_ms) || lender->gone ||
-        lender->dead || (iface->now_ms < iface->am->sleepy_ms)) {
+        lender->dead || tofu_am_is_sleepy(am)) {
         return;
     }
     /* nobody writes tails now: what stands there is of permits before */
@@ -130,7 +139,8 @@ void tofu_am_sleepy(tofu_am_t *am)
     uint32_t i;
 
     tofu_iface_read_clock(am->iface);
-    am->sleepy_ms = am->iface->now_ms + TOFU_PERMIT_AWAKE_MS;
+    am->sleepy_ms    = am->iface->now_ms + TOFU_PERMIT_AWAKE_MS;
+    am->sleepy_calls = am->iface->calls + TOFU_PERMIT_AWAKE_CALLS;
     for (i = 0; i < am->iface->num_polled; ++i) {
         if (am->polled[i]->permit == TOFU_PERMIT_GIVEN) {
             tofu_lender_revoke(am->polled[i]);
@@ -156,7 +166,7 @@ void tofu_am_polled_tick(tofu_am_t *am)
         if (lender->permit == TOFU_PERMIT_GIVEN) {
             /* silent: of no use to it, or a tail was written over and it waits for
              * credit; its answer sets that right */
-            if ((iface->now_ms < am->sleepy_ms) ||
+            if (tofu_am_is_sleepy(am) ||
                 (silent_ms >= TOFU_PERMIT_SILENT_MS)) {
                 tofu_lender_revoke(lender);
             }

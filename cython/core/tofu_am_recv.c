@@ -8,6 +8,7 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_look.h"
 
 static TOFU_NOINLINE void tofu_am_forged(tofu_iface_t *iface,
                                          const struct utofu_mrq_notice *notice)
@@ -149,21 +150,6 @@ void TOFU_NOINLINE tofu_am_skip(tofu_lender_t *lender, unsigned cls)
     }
 }
 
-/* A message came: is it one of a stream, in which nothing is sent but credit? */
-static inline void tofu_am_stream(tofu_iface_t *iface, unsigned apart)
-{
-    uint64_t sent = iface->posts - iface->stats.credit_tx;
-
-    iface->stream_looks = ((sent == iface->stream_sent) &&
-                           (iface->calls - iface->stream_call <=
-                            TOFU_STREAM_CALLS)) ?
-                                  TOFU_STREAM_LOOKS :
-                                  0;
-    iface->stream_apart = apart;
-    iface->stream_sent  = sent;
-    iface->stream_call  = iface->calls;
-}
-
 static TOFU_NOINLINE void
 tofu_am_arrived_large(tofu_iface_t *iface,
                       const struct utofu_mrq_notice *notice)
@@ -196,7 +182,8 @@ tofu_am_arrived_large(tofu_iface_t *iface,
         tofu_am_skip(lender, TOFU_AM_LARGE);
         return;
     }
-    tofu_am_stream(iface, TOFU_STREAM_APART);
+    iface->came_apart = TOFU_STREAM_APART;
+    iface->came_posts = iface->posts;
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
                     base + sizeof(*header), length);
 }
@@ -255,12 +242,18 @@ unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender)
     return count;
 }
 
+static inline void tofu_am_polled_came(tofu_iface_t *iface)
+{
+    iface->came_apart = TOFU_STREAM_POLLED;
+    iface->came_posts = iface->posts;
+}
+
 unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
 {
     tofu_am_t *am   = iface->am;
     unsigned  count = 0, n = 0;
 
-    tofu_am_stream(iface, TOFU_STREAM_POLLED);
+    tofu_am_polled_came(iface);
     for (;;) {
         tofu_am_take_polled(iface, am->polled[i], tail);
         ++count;
@@ -279,28 +272,26 @@ unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
 
 unsigned tofu_am_polled_again(tofu_iface_t *iface)
 {
-    const tofu_lender_t    *lender = iface->am->polled[0];
-    const _Atomic uint64_t *place  = tofu_am_tail(iface->am,
-                                                  lender->loan[TOFU_AM_SMALL].next);
-    uint64_t               turn    = lender->turn >> TOFU_TAIL_KEY_SHIFT, tail;
-    uint32_t               i       = 0;
+    const tofu_am_t        *am = iface->am;
+    tofu_lender_t          *lender;
+    const _Atomic uint64_t *place;
+    uint64_t               tail;
+    uint32_t               i;
     unsigned               n;
 
-    if (TOFU_LIKELY(iface->num_polled == 1)) { /* one load a look, no others */
-        for (n = 0; n < TOFU_POLLED_LOOKS; ++n) {
-            tofu_look_apart();
-            tail = atomic_load_explicit(place, memory_order_acquire);
-            if ((tail >> TOFU_TAIL_KEY_SHIFT) == turn) {
-                return tofu_am_polled(iface, 0, tail);
+    for (n = 0; n < TOFU_POLLED_LOOKS; ++n) {
+        i = 0;
+        do {
+            lender = am->polled[i];
+            place  = tofu_am_tail(am, lender->loan[TOFU_AM_SMALL].next);
+            if (TOFU_UNLIKELY(tofu_look(place, TOFU_TAIL_TURN_KEY,
+                                        lender->turn))) {
+                tail = atomic_load_explicit(place, memory_order_acquire);
+                tofu_am_polled_came(iface);
+                tofu_am_take_polled(iface, lender, tail);
+                return 1; /* it was waited for, so there is hardly another */
             }
-        }
-    } else {
-        for (n = 0; n < TOFU_POLLED_LOOKS; ++n) {
-            tofu_look_apart();
-            if (tofu_am_polled_ready(iface, &i, &tail)) {
-                return tofu_am_polled(iface, i, tail);
-            }
-        }
+        } while (TOFU_UNLIKELY(++i < iface->num_polled));
     }
     return 0;
 }

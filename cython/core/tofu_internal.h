@@ -325,10 +325,13 @@ struct tofu_iface {
     int                   stashed;     /* stash is to be handled by progress: TOFU_STASH* */
     uint32_t              num_polled;  /* loans in am->polled */
     uint32_t              polled_empty; /* calls since they had a message */
+    uint32_t              came_apart;  /* messages came, which nobody has taken note of: how
+                                          far looks are kept apart in such a stream */
+    uint64_t              came_posts;  /* posts before the last of them */
     uint32_t              stream_looks; /* that are to be kept apart further */
     uint32_t              stream_apart; /* how much */
     uint64_t              stream_sent; /* posts that were no credit, and ... */
-    uint64_t              stream_call; /* ... calls, at the last message of a stream */
+    uint64_t              stream_call; /* ... calls, when note was taken last */
     struct tofu_functions fn;
     tofu_peer_t           *last_line;  /* of the last local notice */
     struct {
@@ -765,6 +768,12 @@ static inline void tofu_lane_posted(tofu_iface_t *lane)
 static inline int tofu_iface_post_limited(const tofu_iface_t *iface)
 {
     return iface->posts >= iface->posts_limit;
+}
+
+/* uTofu operations of users posted: not the credit that is told between them */
+static inline uint64_t tofu_iface_sent(const tofu_iface_t *iface)
+{
+    return iface->posts - iface->stats.credit_tx;
 }
 
 /* What every RMA operation does first; writable: wr_length, else length. */

@@ -8,19 +8,20 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_look.h"
 
 #include <time.h>
 
 #define TOFU_NOTICES_MAX   32u /* read by one progress */
 #define TOFU_POSTS_UNSEEN  64u /* posts between looks at the TCQ */
 
-bool tofu_looks_apart = true;
+bool tofu_looks_bet;
 
 __attribute__((constructor)) static void tofu_look_at_processor(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    tofu_looks_apart = !__builtin_cpu_is("amd");
+    tofu_looks_bet = __builtin_cpu_is("amd");
 #endif
 }
 
@@ -255,15 +256,46 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
                                     code == UTOFU_ERR_NOT_FOUND);
 }
 
-/* Nothing came, of a stream of messages: leave its sender alone for a while. */
-static TOFU_NOINLINE void tofu_iface_look_later(tofu_iface_t *iface)
+/* Nothing more came, for the first time after messages did: were they of a stream, in
+ * which nothing is sent but credit?  Asked here, where nobody waits for the answer. */
+static void tofu_iface_note_stream(tofu_iface_t *iface)
+{
+    uint64_t sent = tofu_iface_sent(iface);
+
+    iface->stream_looks = ((sent == iface->stream_sent) &&
+                           (iface->calls - iface->stream_call <=
+                            TOFU_STREAM_CALLS)) ?
+                                  TOFU_STREAM_LOOKS :
+                                  0;
+    iface->stream_apart = iface->came_apart;
+    iface->stream_sent  = sent;
+    iface->stream_call  = iface->calls;
+    iface->came_apart   = 0;
+}
+
+/* Nothing came, maybe of a stream of messages: leave its sender alone for a while.
+ * True: it was. */
+static TOFU_NOINLINE bool tofu_iface_look_later(tofu_iface_t *iface)
 {
     unsigned i;
 
+    if (iface->came_apart != 0) {
+        tofu_iface_note_stream(iface);
+        if (iface->stream_looks == 0) {
+            return false;
+        }
+    }
     --iface->stream_looks;
     for (i = 0; i < iface->stream_apart; ++i) {
         tofu_take_time();
     }
+    return true;
+}
+
+static inline bool tofu_iface_looked_in_vain(tofu_iface_t *iface)
+{
+    return TOFU_UNLIKELY((iface->came_apart | iface->stream_looks) != 0) &&
+           tofu_iface_look_later(iface);
 }
 
 /* polled: events of this call already. */
@@ -284,9 +316,7 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
         return tofu_iface_progress_notices(iface, &notice, code, polled);
     }
     iface->posts_limit = iface->posts + iface->post_budget;
-    if (TOFU_UNLIKELY(iface->stream_looks > 0)) {
-        tofu_iface_look_later(iface);
-    }
+    tofu_iface_looked_in_vain(iface);
     if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
@@ -299,16 +329,16 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
 /* Messages come without notices: look there in each call, at the MRQ in some. */
 static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
 {
-    unsigned polled = 0;
+    unsigned polled = 0, mask;
     int      looked = 0;
     uint64_t tail;
     uint32_t i;
 
     if (tofu_am_polled_ready(iface, &i, &tail)) {
         polled = tofu_am_polled(iface, i, tail);
-    } else if (TOFU_UNLIKELY(iface->stream_looks > 0)) {
-        tofu_iface_look_later(iface);
-    } else if (iface->polled_empty < TOFU_POLLED_EAGER) {
+    } else if (!tofu_iface_looked_in_vain(iface) &&
+               (iface->polled_empty < TOFU_POLLED_EAGER) &&
+               (iface->posts - iface->came_posts - 1 < TOFU_POLLED_SENT)) {
         ++iface->polled_empty;
         polled = tofu_am_polled_again(iface);
         looked = (polled == 0);
@@ -316,7 +346,8 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
     if (polled > 0) {
         iface->polled_empty = 0;
     }
-    if (TOFU_LIKELY((iface->calls % TOFU_POLLED_SKIP != 0) && !looked &&
+    mask = (polled == 1) ? TOFU_POLLED_SKIP_ONE - 1 : TOFU_POLLED_SKIP - 1;
+    if (TOFU_LIKELY(((iface->calls & mask) != 0) && !looked &&
                     !(iface->work | iface->notices | iface->tcq_wait))) {
         return polled;
     }

@@ -18,34 +18,6 @@
 #define tofu_container(ptr, type, member) \
     ((type *)((char *)(ptr) - offsetof(type, member)))
 
-/* Some ns, in which what is before is completed. */
-static inline void tofu_take_time(void)
-{
-#if defined(__x86_64__)
-    unsigned low, high;
-
-    /* an instruction with a locked prefix does it, too */
-    __asm__ __volatile__("rdtsc" : "=a"(low), "=d"(high) : : "memory");
-#elif defined(__aarch64__)
-    __asm__ __volatile__("isb" : : : "memory");
-#endif
-}
-
-/*
- * Between two looks at a word that another CPU is about to write.  A CPU that looks as
- * fast as it can makes that take 1.4 to 2 times as long (measured on Intel's; presumably
- * it asks for the line again as soon as it is taken away, before the other has stored).
- * A pause or an lfence help little; what helps is to complete a look before the next
- * one, and some ns between them.  AMD's do not mind, and there the ns count.
- */
-extern bool tofu_looks_apart; /* tofu_progress.c */
-static inline void tofu_look_apart(void)
-{
-    if (tofu_looks_apart) {
-        tofu_take_time();
-    }
-}
-
 /* ------------------------------------------------------------------ lists */
 
 typedef struct tofu_link {

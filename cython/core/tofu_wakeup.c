@@ -393,9 +393,9 @@ tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events)
         return status;
     }
     wakeup = iface->wakeup;
-    tofu_am_sleepy(iface->am); /* a message without notice does not ring */
     /* the first progress after a sleep looks at the clock */
     iface->calls |= TOFU_CLOCK_PERIOD - 1;
+    tofu_am_sleepy(iface->am); /* a message without notice does not ring */
     if (tofu_wakeup_ready(iface, &soon)) {
         return TOFU_ERR_BUSY;
     }
