@@ -15,20 +15,19 @@ static size_t tofu_am_round(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* In front of the header of a large message, so that its payload has the alignment that
+/* In front of the place of a large slot, so that its message has the alignment that
  * the user asked for, if slots can have it, and 64 bytes if that agrees with it: a copy
  * between addresses that are not aligned alike takes up to twice as long. */
 static uint32_t tofu_am_lead(const tofu_iface_t *iface)
 {
-    const uint32_t header  = sizeof(tofu_slot_header_t);
-    const uint32_t usual   = TOFU_AM_PAYLOAD_ALIGN - header;
-    const uint32_t units[] = {TOFU_AM_PAYLOAD_ALIGN, _Alignof(tofu_slot_header_t)};
+    const uint32_t usual   = TOFU_AM_PAYLOAD_ALIGN - TOFU_AM_FRONT;
+    const uint32_t units[] = {TOFU_AM_PAYLOAD_ALIGN, sizeof(uint64_t)};
     uint32_t       i, lead;
 
     for (i = 0; i < 2; ++i) {
         for (lead = usual % units[i]; lead < TOFU_AM_SLOT_ALIGN; lead += units[i]) {
             if ((TOFU_AM_SLOT_ALIGN % iface->config.am_alignment == 0) &&
-                ((lead + header + iface->config.am_align_offset) %
+                ((lead + TOFU_AM_FRONT + iface->config.am_align_offset) %
                          iface->config.am_alignment == 0)) {
                 return lead;
             }
@@ -37,11 +36,11 @@ static uint32_t tofu_am_lead(const tofu_iface_t *iface)
     return usual; /* no message, or few, will be where the user wants them */
 }
 
-/* In front of that; lead and slot header are headroom too by the time it is offered. */
+/* In front of that; lead and front are headroom too by the time it is offered. */
 static uint32_t tofu_am_headroom(const tofu_iface_t *iface)
 {
     size_t need = iface->config.rx_headroom + sizeof(iface->config.rx_desc);
-    size_t have = tofu_am_lead(iface) + sizeof(tofu_slot_header_t);
+    size_t have = tofu_am_lead(iface) + TOFU_AM_FRONT;
 
     if ((iface->config.rx_desc == NULL) || (need <= have)) {
         return 0;

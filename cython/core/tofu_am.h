@@ -47,11 +47,14 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_MAX_LARGE      16u
 #define TOFU_AM_POOL_SHARE     16u   /* of what is free, to one newcomer */
 #define TOFU_AM_MAX_HEADER(seg) (((seg) < 512u) ? (seg) : 512u)
+/* A large message begins so many bytes behind the place of its slot.  Nobody sends them:
+ * a notice tells where a message ends, and one of no bytes has to end in its slot, too. */
+#define TOFU_AM_FRONT          16u
 /* Of a large slot, what a message can take: the end of the slot, where so many bytes
- * come before its header that what is behind it is aligned (tofu_am_lead).  What the slot
+ * come before its place that the message is aligned (tofu_am_lead).  What the slot
  * has more is headroom, in front of it. */
 #define TOFU_AM_MESSAGE_SIZE(lead, seg) \
-    (((uint64_t)(lead) + sizeof(tofu_slot_header_t) + (seg) + \
+    (((uint64_t)(lead) + TOFU_AM_FRONT + (seg) + \
       TOFU_AM_SLOT_ALIGN - 1) / TOFU_AM_SLOT_ALIGN * TOFU_AM_SLOT_ALIGN)
 #define TOFU_AM_PAYLOAD_ALIGN  64u /* of large messages, where nobody asks for another */
 #define TOFU_AM_MAX_HEADROOM   4096u
@@ -123,12 +126,6 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
  * flight, before it: 64 * (2^20 + 200) < 2^30. */
 #define TOFU_PERMIT_ROUND     (1u << 20)
 
-typedef struct tofu_slot_header { /* in front of a message in a large slot */
-    uint32_t length;
-    uint32_t check;  /* ~length */
-    uint64_t reserved;
-} tofu_slot_header_t;
-
 /* Written by a receiver into memory of the sender.  grant .. answer is one put of
  * 32 bytes inside a cache line; answer is the last word of it. */
 typedef struct tofu_mailbox {
@@ -191,7 +188,6 @@ static inline utofu_vcq_id_t tofu_claim_vcq(uint64_t claim, unsigned port)
     return claim ^ TOFU_CLAIM_KEY ^ (port * TOFU_PORT_KEY);
 }
 
-_Static_assert(sizeof(tofu_slot_header_t) == TOFU_BOUNCE_PAYLOAD, "slot header");
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
 _Static_assert(TOFU_AM_MAX_SMALL + TOFU_AM_MAX_LARGE < TOFU_TURNS, "unread messages");
 _Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT + TOFU_POLLED_BYTES,

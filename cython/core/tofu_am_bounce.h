@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_am_bounce.h - messages that are copied into a bounce buffer, behind the header
- * that they have in a large slot: between tofu_am_send.c and tofu_am_early.c.
+ * tofu_am_bounce.h - messages that are copied into a bounce buffer: between
+ * tofu_am_send.c and tofu_am_early.c.
  */
 #ifndef TOFU_AM_BOUNCE_H
 #define TOFU_AM_BOUNCE_H
@@ -32,21 +32,6 @@ static inline void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce
 {
     bounce->next   = iface->bounces;
     iface->bounces = bounce;
-}
-
-static inline void *tofu_am_payload(const tofu_bounce_t *bounce)
-{
-    return bounce->buffer + TOFU_BOUNCE_PAYLOAD;
-}
-
-static inline void tofu_am_set_header(const tofu_bounce_t *bounce,
-                                      size_t length)
-{
-    tofu_slot_header_t *header = (tofu_slot_header_t *)bounce->buffer;
-
-    header->length   = (uint32_t)length;
-    header->check    = ~(uint32_t)length;
-    header->reserved = 0;
 }
 
 /* Copy an iov behind dest; returns the end. */

@@ -46,7 +46,6 @@ static tofu_status_t tofu_am_early_end(tofu_ep_t *ep, uint8_t id,
     op->comp   = NULL; /* the user's memory is free already */
     op->flags |= TOFU_OP_EARLY;
     ++iface->am->early;
-    tofu_am_set_header(bounce, length);
     tofu_am_queue(ep, id, op, bounce, length);
     return TOFU_OK;
 }
@@ -61,7 +60,7 @@ tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
     if (bounce == NULL) {
         return status;
     }
-    message = tofu_am_payload(bounce);
+    message = bounce->buffer;
     memcpy(message, &header, sizeof(header));
     if (length > 0) {
         memcpy(message + sizeof(header), payload, length);
@@ -80,7 +79,7 @@ tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
     if (bounce == NULL) {
         return status;
     }
-    payload = tofu_am_payload(bounce);
+    payload = bounce->buffer;
     if (header_length > 0) {
         memcpy(payload, header, header_length);
     }
@@ -98,7 +97,7 @@ tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
     if (bounce == NULL) {
         return status;
     }
-    length = pack(tofu_am_payload(bounce), arg);
+    length = pack(bounce->buffer, arg);
     if (length > ep->iface->config.am_seg_size) {
         tofu_error("am_bcopy: packed length of %zu bytes, at most %zu", length,
                    ep->iface->config.am_seg_size);

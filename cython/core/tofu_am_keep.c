@@ -71,7 +71,7 @@ tofu_status_t tofu_iface_release_desc(tofu_iface_t *iface, void *desc)
     tofu_am_t     *am    = iface->am;
     tofu_pool_t   *pool  = &am->pool[TOFU_AM_LARGE];
     uintptr_t     offset = (uintptr_t)desc + iface->config.rx_headroom -
-                       sizeof(tofu_slot_header_t) - (uintptr_t)pool->base;
+                       TOFU_AM_FRONT - (uintptr_t)pool->base;
     uint32_t      slot   = (uint32_t)(offset / pool->size);
     tofu_lender_t *lender;
     tofu_loan_t   *loan;

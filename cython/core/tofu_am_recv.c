@@ -157,25 +157,18 @@ tofu_am_arrived_large(tofu_iface_t *iface,
     tofu_pool_t              *pool  = &iface->am->pool[TOFU_AM_LARGE];
     uint64_t                 offset = notice->rmt_stadd - pool->stadd - 1;
     unsigned                 id     = (unsigned)notice->edata & 0x1f;
-    const tofu_slot_header_t *header;
     tofu_lender_t            *lender;
-    uint32_t                 slot, length, check;
-    uint64_t                 used;
-    char                     *base;
+    uint32_t                 slot;
+    uint64_t                 length;
 
     lender = tofu_am_take_slot(pool, offset, notice, TOFU_AM_LARGE, &slot);
     if (TOFU_UNLIKELY(lender == NULL)) {
         tofu_am_forged(iface, notice);
         return;
     }
-    base   = pool->base + (size_t)slot * pool->size;
-    used   = offset + 1 - (uint64_t)slot * pool->size;
-    header = (const tofu_slot_header_t *)base;
-    length = header->length; /* once: the peer could change it meanwhile */
-    check  = header->check;
-    if (TOFU_UNLIKELY((length != ~check) ||
-                      (used != sizeof(*header) + (uint64_t)length) ||
-                      (length > iface->config.am_seg_size))) {
+    /* wraps round when it ends in front of where it should have begun */
+    length = offset + 1 - (uint64_t)slot * pool->size - TOFU_AM_FRONT;
+    if (TOFU_UNLIKELY(length > iface->config.am_seg_size)) {
         /* It was the sender's turn, so he gets the slot back: one bad message,
          * not a ring out of step. */
         tofu_am_forged(iface, notice);
@@ -185,7 +178,8 @@ tofu_am_arrived_large(tofu_iface_t *iface,
     iface->came_apart = TOFU_STREAM_APART;
     iface->came_posts = iface->posts;
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
-                    base + sizeof(*header), length);
+                    pool->base + (size_t)slot * pool->size + TOFU_AM_FRONT,
+                    length);
 }
 
 /* -------------------------------------------------- messages without a notice */

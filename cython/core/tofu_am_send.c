@@ -207,19 +207,21 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
 }
 
 /* Post a message of `length` bytes that is in the bounce buffer; there is a large
- * slot.  cbdata: what becomes of the buffer when it is sent. */
+ * slot.  cbdata: what becomes of the buffer when it is sent.  One of no bytes is some of
+ * those that nobody reads, as a notice needs a put that ends somewhere. */
 static tofu_status_t tofu_am_post_large(tofu_iface_t *iface, tofu_chan_t *chan,
                                         uint8_t id, tofu_bounce_t *bounce,
                                         size_t length, void *cbdata)
 {
     tofu_chan_class_t *cls  = &chan->cls[TOFU_AM_LARGE];
-    size_t            total = sizeof(tofu_slot_header_t) + length;
+    size_t            front = TOFU_LIKELY(length > 0) ? 0 : TOFU_AM_FRONT;
     tofu_status_t     status;
 
     bounce->peer = chan->peer;
-    status = tofu_post(iface, "utofu_put", chan->vcq_id, total,
+    status = tofu_post(iface, "utofu_put", chan->vcq_id, length,
                        iface->fn.put(iface->vcq, chan->vcq_id, bounce->stadd,
-                                     cls->next, total,
+                                     cls->next + TOFU_AM_FRONT - front,
+                                     front + length,
                                      TOFU_EDATA(TOFU_KIND_AM_LARGE, id),
                                      UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                        UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
@@ -241,12 +243,10 @@ static tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id,
 
     if ((length > 0) && (length <= TOFU_MAX_SHORT) &&
         (chan->cls[TOFU_AM_SMALL].left > 0)) {
-        status = tofu_am_post_small(ep, id, tofu_am_payload(bounce),
-                                    (unsigned)length);
+        status = tofu_am_post_small(ep, id, bounce->buffer, (unsigned)length);
         tofu_am_bounce_put(iface, bounce);
         return status;
     }
-    tofu_am_set_header(bounce, length);
     status = tofu_am_post_large(iface, chan, id, bounce, length,
                                 tofu_cbdata(bounce, TOFU_CB_BOUNCE));
     if (TOFU_LIKELY(status == TOFU_OK)) {
@@ -291,7 +291,7 @@ intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
         return tofu_am_early_bcopy(ep, status, id, pack, arg);
     }
-    length = pack(tofu_am_payload(bounce), arg);
+    length = pack(bounce->buffer, arg);
     if (TOFU_UNLIKELY(length > ep->iface->config.am_seg_size)) {
         /* it was written behind the buffer: the caller is broken */
         tofu_error("am_bcopy: packed length of %zu bytes, at most %zu", length,
@@ -357,7 +357,7 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
         return TOFU_ERR_INVALID_PARAM;
     }
     if (total == 0) {
-        /* the end of nothing tells no slot: it needs a slot header */
+        /* the end of nothing tells no small slot */
         status = tofu_am_large_begin(ep, id, &bounce);
         return (status == TOFU_OK) ?
                        tofu_am_send_bounce(ep, id, bounce, 0) :
@@ -403,7 +403,7 @@ static size_t tofu_am_last_part(const tofu_iov_t *iov, size_t iovcnt)
 }
 
 /*
- * Header (in the bounce buffer) and parts, each by a put of its own; the last one
+ * Header (in the bounce buffer), if any, and parts, each by a put of its own; the last one
  * with the notice, which STRONG_ORDER makes imply the others.  *begun_p: the
  * user's memory may be read by what was posted.
  */
@@ -415,8 +415,7 @@ static tofu_status_t tofu_am_post_parts(tofu_ep_t *ep, uint8_t id,
 {
     tofu_iface_t  *iface = ep->iface;
     tofu_chan_t   *chan  = ep->chan;
-    size_t        first  = sizeof(tofu_slot_header_t) + header_length;
-    utofu_stadd_t remote = chan->cls[TOFU_AM_LARGE].next;
+    utofu_stadd_t remote = chan->cls[TOFU_AM_LARGE].next + TOFU_AM_FRONT;
     size_t        last   = tofu_am_last_part(iov, iovcnt);
     tofu_status_t status;
     utofu_stadd_t local;
@@ -424,11 +423,13 @@ static tofu_status_t tofu_am_post_parts(tofu_ep_t *ep, uint8_t id,
     unsigned      block;
 
     *begun_p = 0;
-    status   = tofu_am_post_part(ep, bounce->stadd, remote, first);
-    if (status != TOFU_OK) {
-        return status;
+    if (header_length > 0) {
+        status = tofu_am_post_part(ep, bounce->stadd, remote, header_length);
+        if (status != TOFU_OK) {
+            return status;
+        }
+        remote += header_length;
     }
-    remote += first;
     for (i = 0; i <= last; ++i) {
         for (block = 0; block < iov[i].count; ++block) {
             if (iov[i].length == 0) {
@@ -525,10 +526,9 @@ static tofu_status_t tofu_am_keep(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
                                   tofu_bounce_t *bounce, size_t header_length,
                                   const tofu_iov_t *iov, size_t iovcnt)
 {
-    char *payload = tofu_am_payload(bounce);
-    char *end     = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
+    char *end = tofu_am_iov_copy(bounce->buffer + header_length, iov, iovcnt);
 
-    tofu_am_queue(ep, id, op, bounce, (size_t)(end - payload));
+    tofu_am_queue(ep, id, op, bounce, (size_t)(end - bounce->buffer));
     return TOFU_INPROGRESS;
 }
 
@@ -579,7 +579,6 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     tofu_bounce_t *bounce;
     tofu_status_t status;
     intptr_t      total;
-    char          *payload;
 
     if (header_length > TOFU_AM_MAX_HEADER(seg)) {
         tofu_error("am_zcopy: header length of %u bytes, at most %zu",
@@ -595,16 +594,14 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
         return tofu_am_early_iov(ep, status, id, header, header_length, iov,
                                  iovcnt);
     }
-    payload = tofu_am_payload(bounce);
     if (header_length > 0) {
-        memcpy(payload, header, header_length);
+        memcpy(bounce->buffer, header, header_length);
     }
     if ((size_t)total <= TOFU_AM_COPY_MAX) {
-        tofu_am_iov_copy(payload + header_length, iov, iovcnt);
+        tofu_am_iov_copy(bounce->buffer + header_length, iov, iovcnt);
         return tofu_am_send_bounce(ep, id, bounce,
                                    header_length + (size_t)total);
     }
-    tofu_am_set_header(bounce, header_length + (size_t)total);
     return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
                                comp);
 }

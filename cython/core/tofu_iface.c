@@ -255,21 +255,19 @@ void tofu_iface_delist(tofu_iface_t *iface)
 }
 
 /*
- * Where in a page of 4 KiB a bounce buffer starts; its payload is 16 bytes behind, at a
- * multiple of 64: copies between addresses that are not aligned alike take up to twice
+ * Where in a page of 4 KiB a bounce buffer starts, at a multiple of 64: copies between addresses that are not aligned alike take up to twice
  * as long.  Loads that follow stores at the same offset in another page wait for them: on
  * AMD memcpy (by `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users
  * start with a page, or little behind (malloc's 16 bytes, headers): half a page away is far
  * from them.
  */
 #define TOFU_BOUNCE_PAGE   4096u
-#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 64 - TOFU_BOUNCE_PAYLOAD)
+#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 64)
 
 static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
 {
-    /* am_bcopy packs behind a slot header */
-    size_t        size   = (sizeof(tofu_slot_header_t) + iface->config.am_seg_size +
-                   TOFU_BOUNCE_PAGE - 1) / TOFU_BOUNCE_PAGE * TOFU_BOUNCE_PAGE;
+    size_t        size   = (iface->config.am_seg_size + TOFU_BOUNCE_PAGE - 1) /
+                  TOFU_BOUNCE_PAGE * TOFU_BOUNCE_PAGE;
     size_t        length = size * iface->config.tx_bounce + TOFU_BOUNCE_OFFSET;
     utofu_stadd_t stadd;
     tofu_status_t status;

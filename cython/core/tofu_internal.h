@@ -103,9 +103,6 @@ enum {
 };
 #define tofu_cbdata(ptr, tag) ((void *)((uintptr_t)(ptr) + (tag)))
 
-/* Payload in a bounce buffer, of a put and of a message behind its header. */
-#define TOFU_BOUNCE_PAYLOAD 16u
-
 struct tofu_bounce {
     tofu_bounce_t *next;
     char          *buffer;

@@ -178,7 +178,7 @@ static TOFU_NOINLINE intptr_t tofu_put_bcopy_nothing(tofu_ep_t *ep,
     if (bounce == NULL) {
         return tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
     }
-    length = pack(bounce->buffer + TOFU_BOUNCE_PAYLOAD, arg);
+    length = pack(bounce->buffer, arg);
     tofu_bounce_put(ep->iface, bounce);
     if (length != 0) {
         tofu_error("put_bcopy of %zu bytes without an rkey", length);
@@ -210,7 +210,7 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
     if (TOFU_UNLIKELY(bounce == NULL)) {
         return tofu_ep_starve(ep, TOFU_STARVED_BOUNCE);
     }
-    length = pack(bounce->buffer + TOFU_BOUNCE_PAYLOAD, arg);
+    length = pack(bounce->buffer, arg);
     if (TOFU_UNLIKELY(!tofu_range_ok(offset, length, rkey->wr_length))) {
         status = tofu_rma_range_error("put_bcopy", length, remote_addr, rkey);
         goto err_put;
@@ -218,8 +218,7 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
     if (length <= TOFU_MAX_SHORT) {
         status = (length == 0) ? TOFU_OK :
                                  tofu_put_piggyback(iface, ep,
-                                                    bounce->buffer +
-                                                      TOFU_BOUNCE_PAYLOAD,
+                                                    bounce->buffer,
                                                     (unsigned)length,
                                                     rkey->stadd + offset);
         tofu_bounce_put(iface, bounce);
@@ -233,8 +232,7 @@ intptr_t tofu_ep_put_bcopy(tofu_ep_t *ep, tofu_pack_cb_t pack, void *arg,
         bounce->peer = ep->rma_peer;
         status       = tofu_post(iface, "utofu_put", ep->rma_vcq, length,
                                  iface->fn.put(iface->vcq, ep->rma_vcq,
-                                               bounce->stadd +
-                                                 TOFU_BOUNCE_PAYLOAD,
+                                               bounce->stadd,
                                                rkey->stadd + offset, length,
                                                TOFU_EDATA_USER,
                                                TOFU_SHORT_ORDER |

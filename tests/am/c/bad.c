@@ -172,7 +172,8 @@ static void wait_stage(struct ctx *ctx, unsigned n)
 }
 
 /* By the VCQ that slots are lent to: a message that is not one, in the slot whose
- * turn it is, and then a good one in the next. */
+ * turn it is, and then a good one in the next.  A small one is too long, a large one ends
+ * in front of where it should begin. */
 static void abuse_slot(struct ctx *ctx, unsigned cls, size_t length)
 {
     tofu_iface_t       *iface = ctx->iface;
@@ -180,8 +181,6 @@ static void abuse_slot(struct ctx *ctx, unsigned cls, size_t length)
     static uint32_t    buffer[64] __attribute__((aligned(256)));
     utofu_stadd_t      stadd;
 
-    buffer[0] = 5000;
-    buffer[1] = ~5000u;
     WAIT_FOR(ctx, 20, c->left > 1);
     CHECK_EQ(iface->fn.reg_mem(iface->vcq, buffer, sizeof(buffer), 0, &stadd), 0);
     CHECK_EQ(iface->fn.put(iface->vcq, ctx->ep[VICTIM]->chan->vcq_id, stadd,
@@ -242,7 +241,7 @@ static void forger(struct ctx *ctx)
     wait_stage(ctx, 4); /* bad messages in slots of its own; good ones after them */
     send_to_victim(ctx, 6);
     abuse_slot(ctx, TOFU_AM_SMALL, 48);
-    abuse_slot(ctx, TOFU_AM_LARGE, 100);
+    abuse_slot(ctx, TOFU_AM_LARGE, TOFU_AM_FRONT - 1);
     send_to_victim(ctx, 300);
     set(ctx, WORD_DONE, 4);
 
