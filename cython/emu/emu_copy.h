@@ -153,4 +153,35 @@ EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
     }
 }
 
+/* The cache line is to be ours, for a store to come. */
+EMU_INLINE void emu_fetch_line(uintptr_t addr)
+{
+#if defined(__x86_64__)
+    /* the builtin means one that only reads, but where the compiler is told of this one */
+    __asm__ __volatile__("prefetchw (%0)" : : "r"(addr));
+#else
+    __builtin_prefetch((const void *)addr, 1, 3);
+#endif
+}
+
+/*
+ * Who puts one message behind the other, with a notice each, goes on as he did: the next
+ * will be as far behind this one as this one is behind the last.  The target has read the
+ * first lines of what was there before, and stores wait for each other: until such a line
+ * has come back, all that is copied behind it waits.  So it is fetched while the caller
+ * does something else.  Not without a notice: there the target may be polling that line.
+ */
+EMU_INLINE void emu_fetch_next(struct emu_peer *peer, const struct emu_region *r, const char *dst, size_t n)
+{
+    uintptr_t next = (uintptr_t)dst + ((uintptr_t)dst - peer->noticed);
+
+    peer->noticed = (uintptr_t)dst;
+    if (emu_likely((next - (r->base + r->wbegin) < r->wspan) && (next != (uintptr_t)dst))) {
+        emu_fetch_line(next);
+        if (n > 64) {
+            emu_fetch_line(next + 64);
+        }
+    }
+}
+
 #endif /* EMU_COPY_H */

@@ -162,6 +162,7 @@ struct emu_peer {
     struct emu_stag         *stags;
     struct emu_vcq_block    *block;
     struct emu_lane_tx      tx;    /* lane towards it: made on the first remote notice */
+    uintptr_t               noticed; /* where the last put with such a notice went: see emu_fetch_next */
     struct emu_peer         *next; /* all peers of the VCQ */
     /* session mode (emu_session.c) */
     struct emu_session      *session; /* of that VCQ, mapped on first use */

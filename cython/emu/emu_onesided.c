@@ -238,10 +238,12 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     if (emu_unlikely(emu_fault_seen)) {
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
-    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
-        emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
-                     UTOFU_SUCCESS)) {
-        goto general; /* the target's MRQ overflowed, which is its end */
+    if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
+        emu_fetch_next(peer, r, dst, length);
+        if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+                         UTOFU_SUCCESS)) {
+            goto general; /* the target's MRQ overflowed, which is its end */
+        }
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
         emu_tcq_push(vcq, cbdata, UTOFU_SUCCESS);
@@ -294,6 +296,7 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
         cut_off(vcq_hdl, rmt_stadd);
         return false;
     }
+    emu_fetch_next(peer, r, dst, length);
     if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
                      UTOFU_SUCCESS)) {
         return false;
