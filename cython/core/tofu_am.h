@@ -320,8 +320,8 @@ struct tofu_lender {
     uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
-    tofu_link_t    due;        /* in am->due: must be told what was consumed;
-                                  or in am->gone */
+    tofu_link_t    due;        /* in am->due: must be told what was consumed, when
+                                  there is time or room; or in am->gone */
 };
 
 typedef struct tofu_job { /* a request that was not yet answered */
@@ -433,6 +433,8 @@ void tofu_am_recall_idle(tofu_am_t *am);
 void tofu_am_probe_silent(tofu_am_t *am);
 /* Tell it what was consumed; what can't be sent now waits in am->due. */
 void tofu_lender_report(tofu_lender_t *lender);
+/* The same for all that wait; returns how many. */
+unsigned tofu_am_report_due(tofu_am_t *am);
 /* ---- tofu_am_polled.c and tofu_am_recv.c: messages without a notice */
 
 /* After a report of half a window: let it leave out notices, if it may. */

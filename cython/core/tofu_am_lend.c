@@ -413,10 +413,9 @@ void tofu_am_update_work(tofu_am_t *am)
     }
 }
 
-unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
+unsigned tofu_am_report_due(tofu_am_t *am)
 {
-    tofu_am_t   *am    = iface->am;
-    unsigned    count  = 0;
+    unsigned    count = 0;
     tofu_link_t *link;
 
     while (!tofu_list_empty(&am->due)) {
@@ -427,6 +426,14 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
         }
         ++count;
     }
+    return count;
+}
+
+unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
+{
+    tofu_am_t *am    = iface->am;
+    unsigned  count  = tofu_am_report_due(am);
+
     while (mrq_empty && !tofu_list_empty(&am->gone)) {
         tofu_lender_t *lender = tofu_container(am->gone.next, tofu_lender_t,
                                                due);

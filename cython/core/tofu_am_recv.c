@@ -85,10 +85,12 @@ static inline void tofu_loan_consume(tofu_loan_t *loan, unsigned cls)
     }
 }
 
-/* Call the handler, then give the slot back. */
+/* Call the handler, then give the slot back.  awaited: the user is about to answer, and the
+ * sender has half a window to go on: what was consumed is told after that. */
 static TOFU_ALWAYS_INLINE void
 tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
-                unsigned id, uint32_t slot, void *data, size_t length)
+                unsigned id, uint32_t slot, void *data, size_t length,
+                bool awaited)
 {
     tofu_loan_t *loan = lender->loan;
     unsigned    flags = 0;
@@ -132,7 +134,11 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
         due |= tofu_loan_is_due(&loan[!cls]);
     }
     if (TOFU_UNLIKELY(due)) {
-        tofu_lender_report(lender);
+        if (awaited && !lender->gone && tofu_list_empty(&lender->due)) {
+            tofu_list_add(&iface->am->due, &lender->due);
+        } else {
+            tofu_lender_report(lender);
+        }
     }
 }
 
@@ -179,13 +185,14 @@ tofu_am_arrived_large(tofu_iface_t *iface,
     iface->came_posts = iface->posts;
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
                     pool->base + (size_t)slot * pool->size + TOFU_AM_FRONT,
-                    length);
+                    length, false);
 }
 
 /* -------------------------------------------------- messages without a notice */
 
 static TOFU_ALWAYS_INLINE void
-tofu_am_take_polled(tofu_iface_t *iface, tofu_lender_t *lender, uint64_t tail)
+tofu_am_take_polled(tofu_iface_t *iface, tofu_lender_t *lender, uint64_t tail,
+                    bool awaited)
 {
     tofu_loan_t *loan  = &lender->loan[TOFU_AM_SMALL];
     unsigned    id     = (unsigned)(tail >> TOFU_TAIL_ID_SHIFT) & 0x1f;
@@ -206,7 +213,7 @@ tofu_am_take_polled(tofu_iface_t *iface, tofu_lender_t *lender, uint64_t tail)
     tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
                     (char *)tofu_am_tail(iface->am, slot) -
                             ((length + 7) & ~7u),
-                    length);
+                    length, awaited);
 }
 
 static int tofu_lender_is_polled(const tofu_iface_t *iface,
@@ -230,7 +237,7 @@ unsigned tofu_am_drain(tofu_iface_t *iface, tofu_lender_t *lender)
     /* a handler may end the loan; then another may have its place, which is as well */
     while ((count < TOFU_TURNS) && tofu_lender_is_polled(iface, lender) &&
            tofu_lender_ready(iface->am, lender, &tail)) {
-        tofu_am_take_polled(iface, lender, tail);
+        tofu_am_take_polled(iface, lender, tail, false);
         ++count;
     }
     return count;
@@ -249,7 +256,7 @@ unsigned tofu_am_polled(tofu_iface_t *iface, uint32_t i, uint64_t tail)
 
     tofu_am_polled_came(iface);
     for (;;) {
-        tofu_am_take_polled(iface, am->polled[i], tail);
+        tofu_am_take_polled(iface, am->polled[i], tail, false);
         ++count;
         /* a handler may have ended loans, and given others their places */
         if ((++n == TOFU_POLLED_BATCH) || (i >= iface->num_polled) ||
@@ -282,7 +289,7 @@ unsigned tofu_am_polled_again(tofu_iface_t *iface)
                                         lender->turn))) {
                 tail = atomic_load_explicit(place, memory_order_acquire);
                 tofu_am_polled_came(iface);
-                tofu_am_take_polled(iface, lender, tail);
+                tofu_am_take_polled(iface, lender, tail, true);
                 return 1; /* it was waited for, so there is hardly another */
             }
         } while (TOFU_UNLIKELY(++i < iface->num_polled));
@@ -398,7 +405,8 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
             break;
         }
         tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
-                        pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length);
+                        pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length,
+                        false);
         return;
     case TOFU_KIND_AM_LARGE:
         tofu_am_arrived_large(iface, notice);

@@ -256,9 +256,10 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
                                     code == UTOFU_ERR_NOT_FOUND);
 }
 
-/* Nothing more came, for the first time after messages did: were they of a stream, in
- * which nothing is sent but credit?  Asked here, where nobody waits for the answer. */
-static void tofu_iface_note_stream(tofu_iface_t *iface)
+/* Nothing more came, for the first time after messages did, so nobody waits for this:
+ * were they of a stream, in which nothing is sent but credit?  And whom must be told what
+ * was consumed? */
+static void tofu_iface_take_note(tofu_iface_t *iface)
 {
     uint64_t sent = tofu_iface_sent(iface);
 
@@ -271,6 +272,10 @@ static void tofu_iface_note_stream(tofu_iface_t *iface)
     iface->stream_sent  = sent;
     iface->stream_call  = iface->calls;
     iface->came_apart   = 0;
+    if (!tofu_list_empty(&iface->am->due)) {
+        tofu_am_report_due(iface->am);
+        tofu_am_update_work(iface->am); /* there may have been no room */
+    }
 }
 
 /* Nothing came, maybe of a stream of messages: leave its sender alone for a while.
@@ -280,7 +285,7 @@ static TOFU_NOINLINE bool tofu_iface_look_later(tofu_iface_t *iface)
     unsigned i;
 
     if (iface->came_apart != 0) {
-        tofu_iface_note_stream(iface);
+        tofu_iface_take_note(iface);
         if (iface->stream_looks == 0) {
             return false;
         }

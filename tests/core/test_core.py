@@ -48,7 +48,7 @@ CASES = {
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
         "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent", "crowded", "turns",
-        "awake", "asleep", "mute", "stopped", "killed", "killed_asked", "closed",
+        "awake", "owed", "asleep", "mute", "stopped", "killed", "killed_asked", "closed",
         "strangers",
     ],
     "shared": [

@@ -580,6 +580,58 @@ static void awake(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* What was consumed is told after the answer: but it is told, and half a window is left
+ * to who is not told. */
+static void owed(struct ctx *ctx)
+{
+    _Atomic uint64_t    *word = ctx->shared->word;
+    const tofu_lender_t *lender;
+    const tofu_loan_t   *loan;
+    uint64_t            n, i, more;
+    uint64_t            owing = 0;
+
+    open_all(ctx, NULL);
+    n = warm_up(ctx, 0);
+    /* messages and answers, until the credit of some was told after the answer */
+    for (i = 0; (i % 64 != 0) || (i < 20 * TOFU_AM_MAX_SMALL) || !atomic_load(&word[3]);
+         ++i) {
+        if (ctx->rank == 1) {
+            send_message(ctx, 0, n + i, 8 + i % 17);
+            WAIT_FOR(ctx, next_of[0] == i + 1);
+        } else {
+            WAIT_FOR(ctx, next_of[1] == n + i + 1);
+            owing |= !tofu_list_empty(&ctx->iface->am->due);
+            if (i % 64 == 63) {
+                atomic_store(&word[3], owing);
+            }
+            send_message(ctx, 1, i, 8);
+        }
+    }
+    n += i;
+    if (ctx->rank == 0) {
+        lender = ctx->ep[1]->peer->lender;
+        loan   = &lender->loan[TOFU_AM_SMALL];
+        WAIT_FOR(ctx, tofu_list_empty(&ctx->iface->am->due));
+        CHECK_EQ(loan->consumed, loan->arrived);
+        CHECK((loan->consumed - loan->reported) * 2 < loan->count);
+        atomic_store(&word[1], 1);
+        while (atomic_load(&word[1]) == 1) {
+            core_usleep(100); /* no progress */
+        }
+        WAIT_FOR(ctx, next_of[1] >= atomic_load(&word[2]));
+    } else {
+        WAIT_FOR(ctx, atomic_load(&word[1]) == 1);
+        for (more = 0; try_send(ctx, 0, n + more, 8) == TOFU_OK; ++more) {
+        }
+        CHECK(more * 2 >= TOFU_AM_MAX_SMALL);
+        atomic_store(&word[2], n + more);
+        atomic_store(&word[1], 2);
+        WAIT_FOR(ctx, try_send(ctx, 0, n + more, 8) == TOFU_OK);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* The receiver begins to sleep: permits are asked back, and nobody is late. */
 static void asleep(struct ctx *ctx)
 {
@@ -1014,6 +1066,7 @@ int main(int argc, char **argv)
         {"crowded", 8, 90, crowded, 0},
         {"turns", 5, 90, turns, 0},
         {"awake", 2, 60, awake, 0},
+        {"owed", 2, 60, owed, 0},
         {"asleep", 2, 60, asleep, 0},
         {"mute", 2, 60, mute, 0},
         {"stopped", 3, 60, stopped, 0},
