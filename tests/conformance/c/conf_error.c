@@ -221,6 +221,50 @@ CONF_TEST("3.1.2.1", remote_stadd, 2,
     fixture_close(&f);
 }
 
+CONF_TEST("3.7.6.1", error_fields, 2,
+          "the notice of an operation that failed remotely has the fields of its "
+          "kind: end of the data, local for get and remote for put, the word of an "
+          "ARMW, EDATA, and the VCQ ID with the default path, whatever path it took")
+{
+    struct utofu_mrq_notice notice;
+    struct fixture          f;
+    utofu_vcq_id_t          to;
+    uint8_t                 path[3] = {1, 2, 0};
+    int                     op, way, code;
+
+    fixture_open(&f, CONF_MEM_ANON);
+    for (way = 0; (way < 2) && (conf_rank == 0); way++) {
+        to = f.vcq.peer[1];
+        if (way == 1) {
+            CONF_OK(utofu_set_vcq_id_path(&to, path));
+        }
+        for (op = 0; op < NUM_OPS; op++) {
+            utofu_stadd_t bad  = f.gone + 8;
+            unsigned long flag = (op % 2) ? CONF_LMRQ : 0;
+
+            CONF_POST(f.vcq.hdl, post(&f, op, to, bad, 24, op + 40, flag, NULL));
+            code = CONF_WAIT_MRQ(&f.vcq, &notice);
+            CONF_CODE(code, RMT_BAD_STADD);
+            CONF_CHECK(notice.notice_type == type_of(op), "type %d",
+                       notice.notice_type);
+            CONF_CHECK(notice.vcq_id == f.vcq.peer[1], "VCQ ID %" PRIx64,
+                       (uint64_t)notice.vcq_id);
+            CONF_CHECK(notice.edata == (uint64_t)op + 40, "EDATA %" PRIu64,
+                       notice.edata);
+            if (op == GET) {
+                CONF_CHECK(notice.lcl_stadd == f.stadds[0] + 24,
+                           "local STADD of a get: %" PRIx64,
+                           (uint64_t)notice.lcl_stadd);
+            } else {
+                CONF_CHECK(notice.rmt_stadd == bad + ((op <= PIGGYBACK) ? 24 : 0),
+                           "remote STADD of operation %d: %" PRIx64, op,
+                           (uint64_t)notice.rmt_stadd);
+            }
+        }
+    }
+    fixture_close(&f);
+}
+
 static void remote_length(enum conf_kind kind)
 {
     struct fixture f;

@@ -298,6 +298,9 @@ CONF_TEST("3.4.2.1", vbg_set_arguments, 2,
     TRY(s[2].vbg_id = UTOFU_VBG_ID_NULL, UTOFU_ERR_INVALID_VBG_ID);
     TRY(s[1].src_lcl_vbg_id = other[1], UTOFU_ERR_INVALID_VBG_ID);
     TRY(s[1].dst_lcl_vbg_id = other[1], UTOFU_ERR_INVALID_VBG_ID);
+    /* nor is it the number of the gate alone that it must not have */
+    TRY(s[2].src_lcl_vbg_id = other[1], UTOFU_ERR_INVALID_VBG_ID);
+    TRY(s[2].dst_lcl_vbg_id = other[1], UTOFU_ERR_INVALID_VBG_ID);
     TRY(s[1].dst_lcl_vbg_id = far[1 - conf_rank][2], UTOFU_ERR_INVALID_VBG_ID);
     TRY(s[1].dst_lcl_vbg_id = a[1], UTOFU_ERR_INVALID_VBG_ID);
     TRY(s[3].src_rmt_vbg_id = 12345, UTOFU_ERR_INVALID_VBG_ID);
