@@ -376,9 +376,18 @@ out:
  * by a fifth of the whole way of a message on Intel's.  So it waits some ns between looks
  * while an answer may be near; not for ever, as who polls has other things to do.  On
  * AMD's that is so only for a stream of notices; who answers each would lose a quarter of
- * the way by waiting. */
-EMU_INLINE void look_apart(void)
+ * the way by waiting.  There it is enough that a look is complete before the next one
+ * (72 to 67 ns of an exchange). */
+EMU_INLINE void look_apart(const struct emu_vcq *vcq)
 {
+#if defined(__x86_64__)
+    if (!emu_looks_apart && !vcq->stream) {
+        __asm__ __volatile__("lfence" : : : "memory");
+        return;
+    }
+#else
+    (void)vcq;
+#endif
 #if defined(__x86_64__)
     __asm__ __volatile__("pause" : : : "memory");
 #elif defined(__aarch64__)
@@ -407,8 +416,8 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
             if (++vcq->empty_polls > PATIENCE) {
                 __builtin_prefetch(vcq->warm);
             }
-            if ((vcq->empty_polls <= APART) && (emu_looks_apart || vcq->stream)) {
-                look_apart();
+            if (vcq->empty_polls <= APART) {
+                look_apart(vcq);
             }
             return UTOFU_ERR_NOT_FOUND;
         }
