@@ -49,7 +49,7 @@ CASES = {
     "polled": [
         "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent", "crowded", "turns",
         "awake", "owed", "asleep", "mute", "stopped", "killed", "killed_asked", "closed",
-        "strangers",
+        "strangers", "bets",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",

@@ -8,10 +8,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <tofu_internal.h>
 #include <tofu_am.h>
+#include <tofu_look.h>
 
 #define ID   6
 #define ROOM 1500u
@@ -1052,6 +1054,64 @@ static void strangers(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* A bet is a look and nothing else, on whatever processor this is: it tells what is there,
+ * and leaves alone what its caller has on the stack, where the compiler keeps it below
+ * the stack pointer, too, and signals come at any time. */
+static volatile sig_atomic_t signals;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    ++signals;
+}
+
+static TOFU_NOINLINE uint64_t leaf(const _Atomic uint64_t *word, uint64_t mask,
+                                   uint64_t value, uint64_t x)
+{
+    volatile uint64_t kept[10];
+    uint64_t          sum = 0;
+    unsigned          i;
+    bool              hit;
+
+    for (i = 0; i < 10; ++i) {
+        kept[i] = x += 0x9e3779b97f4a7c15ull;
+    }
+#if defined(__x86_64__)
+    hit = (x & 1) ? tofu_look_bet(word, mask, value) : tofu_look(word, mask, value);
+#else
+    hit = tofu_look(word, mask, value);
+#endif
+    for (i = 0; i < 10; ++i) {
+        sum ^= kept[i];
+    }
+    return sum * 2 + hit;
+}
+
+static void bets(struct ctx *ctx)
+{
+    const struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    struct sigaction       action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    _Atomic uint64_t       word;
+    uint64_t               random = 7, value, mask, sum, x, i, k;
+    double                 end    = core_now() + 20;
+
+    (void)ctx;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (i = 0; ((i < 300000) || (signals < 20)) && (core_now() < end); ++i) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        mask   = ~0ull << (random >> 58);
+        value  = random & mask;
+        atomic_store(&word, (i % 3 == 0) ? random ^ (1ull << (random >> 58)) : random);
+        for (x = random, sum = 0, k = 0; k < 10; ++k) {
+            sum ^= x += 0x9e3779b97f4a7c15ull;
+        }
+        CHECK_EQ(leaf(&word, mask, value, random), sum * 2 + (i % 3 != 0));
+    }
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(i >= 300000);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -1074,6 +1134,7 @@ int main(int argc, char **argv)
         {"killed_asked", 2, 60, killed_asked, 2},
         {"closed", 2, 60, closed, 0},
         {"strangers", 2, 60, strangers, 0},
+        {"bets", 1, 40, bets, 0},
     };
 
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
