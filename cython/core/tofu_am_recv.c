@@ -136,6 +136,8 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
     if (TOFU_UNLIKELY(due)) {
         if (awaited && !lender->gone && tofu_list_empty(&lender->due)) {
             tofu_list_add(&iface->am->due, &lender->due);
+            /* progress in the handler may have taken note of the message already */
+            iface->came_apart = TOFU_STREAM_POLLED;
         } else {
             tofu_lender_report(lender);
         }

@@ -1077,7 +1077,7 @@ static TOFU_NOINLINE uint64_t leaf(const _Atomic uint64_t *word, uint64_t mask,
         kept[i] = x += 0x9e3779b97f4a7c15ull;
     }
 #if defined(__x86_64__)
-    hit = (x & 1) ? tofu_look_bet(word, mask, value) : tofu_look(word, mask, value);
+    hit = tofu_look_bet(word, mask, value);
 #else
     hit = tofu_look(word, mask, value);
 #endif
