@@ -1068,12 +1068,12 @@ static void on_alarm(int number)
 static TOFU_NOINLINE uint64_t leaf(const _Atomic uint64_t *word, uint64_t mask,
                                    uint64_t value, uint64_t x)
 {
-    volatile uint64_t kept[10];
+    volatile uint64_t kept[16];
     uint64_t          sum = 0;
     unsigned          i;
     bool              hit;
 
-    for (i = 0; i < 10; ++i) {
+    for (i = 0; i < 16; ++i) {
         kept[i] = x += 0x9e3779b97f4a7c15ull;
     }
 #if defined(__x86_64__)
@@ -1081,7 +1081,7 @@ static TOFU_NOINLINE uint64_t leaf(const _Atomic uint64_t *word, uint64_t mask,
 #else
     hit = tofu_look(word, mask, value);
 #endif
-    for (i = 0; i < 10; ++i) {
+    for (i = 0; i < 16; ++i) {
         sum ^= kept[i];
     }
     return sum * 2 + hit;
@@ -1103,7 +1103,7 @@ static void bets(struct ctx *ctx)
         mask   = ~0ull << (random >> 58);
         value  = random & mask;
         atomic_store(&word, (i % 3 == 0) ? random ^ (1ull << (random >> 58)) : random);
-        for (x = random, sum = 0, k = 0; k < 10; ++k) {
+        for (x = random, sum = 0, k = 0; k < 16; ++k) {
             sum ^= x += 0x9e3779b97f4a7c15ull;
         }
         CHECK_EQ(leaf(&word, mask, value, random), sum * 2 + (i % 3 != 0));
