@@ -10,11 +10,17 @@
  * of a shared mapping of a memfd called TOFU_UNORDERED_MEMFD.  To a library that knows
  * nothing of it that is registered memory like any other.  The promise does not hold
  * for puts and gets of this VCQ from then on, and memory that is registered with it later
- * is left where it is (emu_rehome.c): the program may keep books of what is mapped.
+ * is left where it is (emu_rehome.c): it may be registered for one transfer only.
+ *
+ * Memory that peers reach for long is better moved to where they can map it.  For that the
+ * program registers a page of a shared mapping of a memfd called TOFU_MOVABLE_MEMFD with
+ * the VCQ: what is registered with it from then on may be moved, until that page is
+ * deregistered again.
  */
 #ifndef TOFU_VCQ_H
 #define TOFU_VCQ_H
 
 #define TOFU_UNORDERED_MEMFD "utofu_lines_unordered"
+#define TOFU_MOVABLE_MEMFD   "utofu_movable"
 
 #endif /* TOFU_VCQ_H */

@@ -156,8 +156,12 @@ void tofu_md_query(tofu_md_t *md, tofu_md_attr_t *attr);
 
 enum {
     TOFU_MEM_READ_ONLY = 1, /* remote and local peers only read it */
-    TOFU_MEM_EXCLUSIVE = 2  /* tofu_mem_reg: shared with no other handle, so that
+    TOFU_MEM_EXCLUSIVE = 2, /* tofu_mem_reg: shared with no other handle, so that
                                its keys can be invalidated at any time */
+    TOFU_MEM_MOVABLE   = 4  /* tofu_mem_reg: peers reach it often, and for long.  The
+                               emulator may spend some 0.5 ms/MiB here, and as much
+                               at dereg, to move the pages to where peers can map
+                               them (docs/emulator.md, Private memory) */
 };
 
 /* Allocate *length_p bytes (rounded up, updated) of zeroed, registered memory

@@ -4,10 +4,7 @@
  */
 #include "tofu_hub.h"
 
-#include <tofu_vcq.h>
-
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define TOFU_MD_ARENA_CHUNK   ((size_t)16 << 30)
@@ -26,38 +23,11 @@ void tofu_md_config_default(tofu_md_config_t *config)
     config->arena_chunk   = 0;
 }
 
-/* The page by which a library is told that no cache line is polled; without it all
- * works, and large transfers of the emulator take longer. */
-static void tofu_unordered_open(tofu_md_t *md)
-{
-    int  fd = md->backend->unordered ?
-                      memfd_create(TOFU_UNORDERED_MEMFD, MFD_CLOEXEC) :
-                      -1;
-    void *page;
-
-    if (fd < 0) {
-        return;
-    }
-    if (ftruncate(fd, (off_t)md->page_size) == 0) {
-        page = mmap(NULL, md->page_size, PROT_READ, MAP_SHARED, fd, 0);
-        md->unordered = (page == MAP_FAILED) ? NULL : page;
-    }
-    close(fd);
-}
-
-static void tofu_unordered_close(tofu_md_t *md)
-{
-    if (md->unordered != NULL) {
-        munmap(md->unordered, md->page_size);
-    }
-}
-
 tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
                             unsigned long flags, utofu_vcq_hdl_t *vcq_p,
                             utofu_vcq_id_t *vcq_id_p)
 {
     utofu_vcq_hdl_t vcq;
-    utofu_stadd_t   stadd;
     int             ret;
 
     ret = md->fn.create_vcq(tni, flags, &vcq);
@@ -77,14 +47,7 @@ tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,
         md->fn.free_vcq(vcq);
         return tofu_status_from_code(ret);
     }
-    if (md->unordered != NULL) {
-        ret = md->fn.reg_mem(vcq, md->unordered, md->page_size,
-                             UTOFU_REG_MEM_FLAG_READ_ONLY, &stadd);
-        if (ret != UTOFU_SUCCESS) {
-            tofu_debug("utofu_reg_mem(%s): %s", TOFU_UNORDERED_MEMFD,
-                       tofu_code_name(ret));
-        }
-    }
+    tofu_tell_unordered(md, vcq);
     *vcq_p = vcq;
     return TOFU_OK;
 }
@@ -305,7 +268,7 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
                                       md->page_size * md->page_size :
                               TOFU_MD_ARENA_CHUNK;
     pthread_mutex_init(&md->lock, NULL);
-    tofu_unordered_open(md);
+    tofu_told_open(md);
 
     md->max_vcqs      = config->max_vcqs;
     md->stripe_thresh = config->stripe_thresh;
@@ -346,7 +309,7 @@ err_free_vcq:
     md->fn.free_vcq(md->vcq);
     tofu_arena_cleanup(md);
 err_free:
-    tofu_unordered_close(md);
+    tofu_told_close(md);
     pthread_mutex_destroy(&md->lock);
     free(md);
     return status;
@@ -401,7 +364,7 @@ void tofu_md_close(tofu_md_t *md)
         tofu_error("utofu_free_vcq(%#llx): %s", (unsigned long long)md->vcq_id,
                    tofu_code_name(ret));
     }
-    tofu_unordered_close(md); /* all VCQs are freed */
+    tofu_told_close(md); /* all VCQs are freed */
     tofu_arena_cleanup(md);
     free(md->ifaces);
     pthread_mutex_destroy(&md->lock);

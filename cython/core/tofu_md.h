@@ -89,7 +89,8 @@ struct tofu_md {
     utofu_vcq_id_t             vcq_id;
     size_t                     page_size;
     size_t                     arena_chunk;
-    void                       *unordered; /* page that says so (tofu_vcq.h), or NULL */
+    void                       *unordered; /* pages that say so (tofu_vcq.h), or NULL */
+    void                       *movable;
     void                       *scratch;
     utofu_stadd_t              scratch_stadd;
 
@@ -144,6 +145,15 @@ void tofu_local_remove(tofu_md_t *md);
 
 /* The live registration with that address, length and STADD; under md->lock. */
 tofu_mem_t *tofu_reg_of_key(tofu_md_t *md, const tofu_rkey_t *rkey);
+
+/* Pages by which a library is told what we do (tofu_told.c): that nobody polls lines of
+ * this VCQ's transfers; and a registration of what is in reg_address and reg_length, which
+ * for TOFU_MEM_MOVABLE may be moved.  Returns what utofu_reg_mem does; under md->lock. */
+void tofu_told_open(tofu_md_t *md);
+void tofu_told_close(tofu_md_t *md);
+void tofu_tell_unordered(tofu_md_t *md, utofu_vcq_hdl_t vcq);
+int tofu_reg_told(tofu_md_t *md, utofu_vcq_hdl_t vcq, tofu_mem_t *memh,
+                  utofu_stadd_t *stadd_p);
 
 /* A VCQ. */
 tofu_status_t tofu_vcq_open(tofu_md_t *md, utofu_tni_id_t tni,

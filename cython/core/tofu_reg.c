@@ -109,7 +109,7 @@ static void tofu_reg_remove(tofu_md_t *md, tofu_mem_t *memh)
 
 /* Large memory is reached by further TNIs too; under md->lock.  A rail that is not
  * to be had is one way less. */
-static void tofu_reg_rails(tofu_mem_t *memh, unsigned long reg_flags)
+static void tofu_reg_rails(tofu_mem_t *memh)
 {
     tofu_md_t *md = memh->md;
     unsigned  i, n;
@@ -124,9 +124,7 @@ static void tofu_reg_rails(tofu_mem_t *memh, unsigned long reg_flags)
             continue;
         }
         n   = memh->num_rails;
-        ret = md->fn.reg_mem(md->rail[i].vcq, memh->reg_address,
-                             memh->reg_length, reg_flags,
-                             &memh->rail[n].stadd);
+        ret = tofu_reg_told(md, md->rail[i].vcq, memh, &memh->rail[n].stadd);
         if (ret != UTOFU_SUCCESS) {
             tofu_debug("utofu_reg_mem(%p, %zu bytes) on VCQ %#llx: %s",
                        (void *)memh->address, memh->length,
@@ -214,9 +212,6 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
                                      size_t length, unsigned flags,
                                      tofu_arena_t *arena, tofu_mem_t **memh_p)
 {
-    unsigned long reg_flags = (flags & TOFU_MEM_READ_ONLY) ?
-                                      UTOFU_REG_MEM_FLAG_READ_ONLY :
-                                      0;
     tofu_mem_t    *memh;
     tofu_status_t status;
     int           ret;
@@ -232,19 +227,19 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     memh->arena   = arena;
     memh->refs    = 1;
     tofu_reg_choose(md, memh);
-    ret = md->fn.reg_mem(md->vcq, memh->reg_address, memh->reg_length,
-                         reg_flags, &memh->stadd);
+    ret = tofu_reg_told(md, md->vcq, memh, &memh->stadd);
     if (ret != UTOFU_SUCCESS) {
         status = tofu_status_from_code(ret);
         tofu_error("utofu_reg_mem(%p, %zu bytes%s) on VCQ %#llx: %s", address,
                    length,
-                   reg_flags ? ", read-only" :
-                               "; memory that can't be written needs READ_ONLY",
+                   (flags & TOFU_MEM_READ_ONLY) ?
+                           ", read-only" :
+                           "; memory that can't be written needs READ_ONLY",
                    (unsigned long long)md->vcq_id, tofu_code_name(ret));
         goto err_free;
     }
     memh->stadd += (size_t)(memh->address - memh->reg_address);
-    tofu_reg_rails(memh, reg_flags);
+    tofu_reg_rails(memh);
     status = tofu_reg_insert(md, memh);
     if (status != TOFU_OK) {
         goto err_dereg;
@@ -268,7 +263,8 @@ tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
 
     if ((length == 0) || (length > TOFU_MAX_ZCOPY) || (address == NULL) ||
         ((uintptr_t)address + length < (uintptr_t)address) ||
-        (flags & ~(unsigned)(TOFU_MEM_READ_ONLY | TOFU_MEM_EXCLUSIVE))) {
+        (flags & ~(unsigned)(TOFU_MEM_READ_ONLY | TOFU_MEM_EXCLUSIVE |
+                             TOFU_MEM_MOVABLE))) {
         tofu_error("can't register %zu bytes at %p with flags %#x", length,
                    address, flags);
         return TOFU_ERR_INVALID_PARAM;

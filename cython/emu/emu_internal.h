@@ -251,7 +251,8 @@ struct emu_vcq {
     struct emu_peer      *graveyard; /* forgotten while a session is carried on */
     bool                 carrying;
     bool                 lines_unordered; /* abi/tofu_vcq.h */
-    bool                 rehome;          /* emu_rehome.c */
+    bool                 rehome;          /* memory may be moved (emu_rehome.c) ... */
+    uint32_t             rehome_stag;     /* ... as long as this is registered (abi/tofu_vcq.h) */
 
     struct emu_session   *session; /* session mode: our own */
     struct emu_wire      *wire;

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define UNORDERED_NAME "/memfd:" TOFU_UNORDERED_MEMFD
+#define MOVABLE_NAME   "/memfd:" TOFU_MOVABLE_MEMFD
 #define STAG_NONE      UINT32_MAX
 #define STAG_HASH_SIZE 1024u
 
@@ -42,7 +43,7 @@ int emu_mem_init(struct emu_vcq *vcq)
         return UTOFU_ERR_OUT_OF_MEMORY; /* the caller ends with emu_mem_fini */
     }
     memset(vcq->stag_hash, 0xff, STAG_HASH_SIZE * sizeof(*vcq->stag_hash));
-    vcq->stag_free  = STAG_NONE;
+    vcq->stag_free  = vcq->rehome_stag = STAG_NONE;
     vcq->stag_fresh = EMU_NUM_STAGS_USER; /* below it: chosen by users */
     return UTOFU_SUCCESS;
 }
@@ -191,6 +192,27 @@ static int home_window(const struct emu_window *w, uintptr_t addr, size_t size)
     return ((w->begin - addr > UINT16_MAX) || (addr + size - w->end > UINT16_MAX)) ? -1 : seg_get(&file, true);
 }
 
+static bool is_page(const struct emu_vma *vma, const char *name)
+{
+    return vma->shared && !strncmp(vma->path, name, strlen(name));
+}
+
+/* What the program says of the VCQ by a page that it registers (abi/tofu_vcq.h) */
+static bool is_said(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma *vma)
+{
+    if (is_page(vma, UNORDERED_NAME)) {
+        vcq->lines_unordered = true;
+        vcq->rehome          = false;
+        return true;
+    }
+    if (is_page(vma, MOVABLE_NAME)) {
+        vcq->rehome      = emu_g.env.rehome != EMU_REHOME_OFF;
+        vcq->rehome_stag = stag;
+        return true;
+    }
+    return false;
+}
+
 static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size, unsigned long flags)
 {
     bool             writable = !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
@@ -210,9 +232,8 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
         return vma.unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS;
     }
-    if (vma.shared && !strncmp(vma.path, UNORDERED_NAME, sizeof(UNORDERED_NAME) - 1)) {
-        vcq->lines_unordered = true; /* the page says no more than that: nobody maps it */
-        vcq->rehome          = false;
+    if (is_said(vcq, stag, &vma)) {
+        why = "it says something of the VCQ"; /* and no more than that: nobody maps it */
     } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
         seg = seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
@@ -264,6 +285,10 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     size_t           size    = e->end - e->begin;
     int              home    = -1;
 
+    if (stag == vcq->rehome_stag) {
+        vcq->rehome      = false;
+        vcq->rehome_stag = STAG_NONE;
+    }
     emu_doorbell_unbind(vcq, stag);
     emu_swap_remove(e->addr, e->end - e->begin);
     emu_dontfork_remove(e->addr, e->end - e->begin);

@@ -164,6 +164,20 @@ static unsigned uct_utofu_mem_flags(uint64_t uct_flags)
                                                           0;
 }
 
+/* Is it registered because the program says so (ucp_mem_map: a window, a heap), for
+ * peers to reach it?  What UCP registers for a single transfer, it is no failure when
+ * that can't be had; and who asks for it not to block has no time. */
+static int uct_utofu_mem_is_lasting(uint64_t uct_flags)
+{
+    const uint64_t remote = UCT_MD_MEM_ACCESS_REMOTE_PUT |
+                            UCT_MD_MEM_ACCESS_REMOTE_GET |
+                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+
+    return (uct_flags & remote) &&
+           !(uct_flags & (UCT_MD_MEM_FLAG_HIDE_ERRORS |
+                          UCT_MD_MEM_FLAG_NONBLOCK));
+}
+
 static ucs_status_t uct_utofu_mem_reg(uct_md_h tl_md, void *address,
                                       size_t length,
                                       const uct_md_mem_reg_params_t *params,
@@ -187,7 +201,9 @@ static ucs_status_t uct_utofu_mem_reg(uct_md_h tl_md, void *address,
      * keeps registrations itself: nothing is lost by sharing none. */
     uct_utofu_log_hide_errors = !!(flags & UCT_MD_MEM_FLAG_HIDE_ERRORS);
     status = tofu_mem_reg(md->md, address, length,
-                          uct_utofu_mem_flags(flags) | TOFU_MEM_EXCLUSIVE,
+                          uct_utofu_mem_flags(flags) | TOFU_MEM_EXCLUSIVE |
+                          (uct_utofu_mem_is_lasting(flags) ? TOFU_MEM_MOVABLE :
+                                                             0),
                           &memh);
     uct_utofu_log_hide_errors = 0;
     if (status != TOFU_OK) {

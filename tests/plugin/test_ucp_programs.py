@@ -68,3 +68,22 @@ def test_successor(program, operation, size, rndv, strict):
     """Another process takes a killed server's place unnoticed: it gets nothing of what was
     meant for the one before it, and whose endpoint it was hears of it."""
     program("ucp_successor", operation, size, UCX_RNDV_THRESH=rndv, UTOFU_EMU_STRICT=strict)
+
+
+@pytest.mark.parametrize("tls", ["utofu", "utofu,tcp"])
+@pytest.mark.parametrize("mode", ["windows", "messages"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_windows(program, mode, tls, strict, tmp_path):
+    """Memory of malloc that is mapped for peers (ucp_mem_map) is moved to where they map it,
+    and the program can't tell; what UCP registers for a message stays where it is, and all
+    does in the strict mode.  With tcp there is a thread of UCX beside the program's own."""
+    moved = 0
+    for seed in range(5):
+        counts = tmp_path / f"counts-{seed}.json"
+        program("ucp_windows", mode, str(seed), *(["nofork"] if strict else []), UCX_TLS=tls,
+                UTOFU_EMU_STRICT=str(int(strict)), UTOFU_EMU_STATS=f"json:{counts}")
+        moved += sum(json.loads(line)["reg_moved"] for line in counts.read_text().splitlines())
+    if strict or mode == "messages":
+        assert moved == 0
+    elif tls == "utofu":  # beside threads it needs userfaultfd
+        assert moved > 100

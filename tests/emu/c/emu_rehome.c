@@ -50,6 +50,18 @@ static bool is_home(const void *addr, uint64_t *ino_p)
     return found;
 }
 
+static void *page_that_says(const char *name)
+{
+    int   fd = memfd_create(name, MFD_CLOEXEC);
+    void *page;
+
+    CONF_CHECK((fd >= 0) && (ftruncate(fd, PAGE) == 0), "memfd");
+    page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    CONF_CHECK(page != MAP_FAILED, "mmap");
+    close(fd);
+    return page;
+}
+
 /* Bytes that the memfd holds; 0 also when there is none */
 static uint64_t home_bytes(void)
 {
@@ -514,10 +526,7 @@ CONF_TEST("rehome", registered_otherwise_as_well, 2,
     pair_open(&p);
     conf_vcq_create(&other, 0, 0);
     if (conf_rank == 1) {
-        int fd = memfd_create(TOFU_UNORDERED_MEMFD, MFD_CLOEXEC);
-
-        CONF_CHECK((fd >= 0) && (ftruncate(fd, PAGE) == 0), "memfd");
-        conf_reg(&other, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0), PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY);
+        conf_reg(&other, page_that_says(TOFU_UNORDERED_MEMFD), PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY);
         stadd = conf_reg(&p.vcq, block, BYTES, 0);
         kept  = conf_reg(&other, block, BYTES, 0);
         conf_fill(block, BYTES, 4);
@@ -527,11 +536,46 @@ CONF_TEST("rehome", registered_otherwise_as_well, 2,
         conf_dereg(&other, kept);
         CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
         CONF_CHECK_FILL(block, BYTES, 4, "the block");
-        close(fd);
     }
     conf_barrier();
     free(block);
     conf_vcq_close(&other);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", movable_by_page, 2,
+          "with a VCQ that leaves memory where it is, memory is moved while the page that allows it is registered, "
+          "however often that was, and no longer")
+{
+    struct pair   p;
+    char         *block = malloc(BYTES);
+    void         *page  = page_that_says(TOFU_MOVABLE_MEMFD);
+    utofu_stadd_t pages[2], stadd;
+
+    pair_open(&p);
+    if (conf_rank == 1) {
+        conf_reg(&p.vcq, page_that_says(TOFU_UNORDERED_MEMFD), PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY);
+        for (int round = 0; round < 3; round++) {
+            stadd = conf_reg(&p.vcq, block, BYTES, 0);
+            CONF_CHECK(!is_home(block, NULL), "moved, and nobody allowed it");
+            conf_dereg(&p.vcq, stadd);
+
+            for (int i = 0; i < 2; i++) {
+                pages[i] = conf_reg(&p.vcq, page, PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY);
+            }
+            conf_dereg(&p.vcq, pages[0]);
+            conf_fill(block, BYTES, round);
+            stadd = conf_reg(&p.vcq, block, BYTES, 0);
+            conf_dereg(&p.vcq, pages[1]);
+            CONF_CHECK(is_home(block, NULL), "not moved");
+            CONF_CHECK_FILL(block, BYTES, round, "the block");
+            conf_dereg(&p.vcq, stadd);
+            CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
+            CONF_CHECK_FILL(block, BYTES, round, "the block");
+        }
+    }
+    conf_barrier();
+    free(block);
     pair_close(&p);
 }
 
