@@ -58,7 +58,7 @@ EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
  * program, so a loop that the compiler leaves alone is enough, and as fast; elsewhere
  * each line ends with a release store.
  */
-extern bool emu_has_avx; /* emu_processor.c */
+extern bool emu_has_avx, emu_has_avx512; /* emu_processor.c: and are worth it */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define EMU_COPY_ASM 1
@@ -104,6 +104,32 @@ EMU_INLINE void emu_copy_avx(char *dst, const char *src, size_t n)
     emu_copy_rest(dst, src, n & 15);
 }
 
+/* A line at a time: what waits for a line on its way takes half the places in the store
+ * queue, so that lines twice as far ahead are asked for.  These registers leave no state
+ * behind that would have to be cleared. */
+EMU_INLINE void emu_copy_avx512(char *dst, const char *src, size_t n)
+{
+    size_t k = 64 - ((uintptr_t)dst & 63);
+
+    __asm__ __volatile__("vmovdqu64 (%1), %%zmm16\n\tvmovdqu64 %%zmm16, (%0)" : : "r"(dst), "r"(src) : "memory");
+    for (dst += k, src += k, n -= k; n >= 256; dst += 256, src += 256, n -= 256) {
+        __asm__ __volatile__("vmovdqu64 (%1), %%zmm16\n\tvmovdqu64 64(%1), %%zmm17\n\t"
+                             "vmovdqu64 128(%1), %%zmm18\n\tvmovdqu64 192(%1), %%zmm19\n\t"
+                             "vmovdqa64 %%zmm16, (%0)\n\tvmovdqa64 %%zmm17, 64(%0)\n\t"
+                             "vmovdqa64 %%zmm18, 128(%0)\n\tvmovdqa64 %%zmm19, 192(%0)"
+                             :
+                             : "r"(dst), "r"(src)
+                             : "memory");
+    }
+    for (; n >= 64; dst += 64, src += 64, n -= 64) {
+        __asm__ __volatile__("vmovdqu64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)" : : "r"(dst), "r"(src) : "memory");
+    }
+    for (; n >= 16; dst += 16, src += 16, n -= 16) {
+        __asm__ __volatile__("movdqu (%1), %%xmm0\n\tmovdqu %%xmm0, (%0)" : : "r"(dst), "r"(src) : "xmm0", "memory");
+    }
+    emu_copy_rest(dst, src, n);
+}
+
 EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
 {
     size_t k = 16 - ((uintptr_t)dst & 15);
@@ -123,7 +149,9 @@ EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
 
 #ifdef EMU_COPY_ASM
     if (emu_likely(n >= 64)) {
-        if (emu_likely(emu_has_avx)) {
+        if (emu_has_avx512) {
+            emu_copy_avx512(dst, src, n);
+        } else if (emu_likely(emu_has_avx)) {
             emu_copy_avx(dst, src, n);
         } else {
             emu_copy_sse(dst, src, n);

@@ -2,7 +2,7 @@
 /* emu_processor.c - what depends on the processor that this runs on. */
 #include "emu_copy.h"
 
-bool emu_has_avx;
+bool emu_has_avx, emu_has_avx512;
 bool emu_looks_apart = true;
 
 __attribute__((constructor)) static void look_at_processor(void)
@@ -12,6 +12,7 @@ __attribute__((constructor)) static void look_at_processor(void)
     emu_looks_apart = !__builtin_cpu_is("amd");
 #endif
 #ifdef EMU_COPY_ASM
-    emu_has_avx = __builtin_cpu_supports("avx");
+    emu_has_avx    = __builtin_cpu_supports("avx");
+    emu_has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_is("amd");
 #endif
 }
