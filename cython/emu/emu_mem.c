@@ -221,6 +221,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     struct emu_window w       = {0};
     const char       *why     = "its file can't be mapped";
     struct emu_vma   vma;
+    bool             said;
     int              seg = -1, home = -1, code = emu_inject_reg();
 
     if (code != UTOFU_SUCCESS) {
@@ -232,8 +233,8 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
         return vma.unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS;
     }
-    if (is_said(vcq, stag, &vma)) {
-        why = "it says something of the VCQ"; /* and no more than that: nobody maps it */
+    said = is_said(vcq, stag, &vma);
+    if (said) { /* no more than that: nobody maps it */
     } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
         seg = seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
@@ -266,7 +267,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         e->seg_off = w.off - e->head;
     }
     stag_write_end(e);
-    if (vcq->stats != NULL) {
+    if ((vcq->stats != NULL) && !said) {
         emu_stats_registered(vcq, (enum emu_mem_kind)e->kind, why);
     }
     if ((seg >= 0) && (home < 0)) {
