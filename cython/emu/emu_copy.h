@@ -58,6 +58,7 @@ EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
  * program, so a loop that the compiler leaves alone is enough, and as fast; elsewhere
  * each line ends with a release store.
  */
+#define EMU_AVX512_MAX ((size_t)16 << 10) /* beyond, half a line at a time is as fast or faster */
 extern bool emu_has_avx, emu_has_avx512; /* emu_processor.c: and are worth it */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -149,7 +150,7 @@ EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
 
 #ifdef EMU_COPY_ASM
     if (emu_likely(n >= 64)) {
-        if (emu_has_avx512) {
+        if (emu_has_avx512 && (n <= EMU_AVX512_MAX)) {
             emu_copy_avx512(dst, src, n);
         } else if (emu_likely(emu_has_avx)) {
             emu_copy_avx(dst, src, n);

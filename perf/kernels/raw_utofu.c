@@ -55,6 +55,18 @@ static void send_out(uint8_t value, unsigned long more_flags)
              flags | more_flags);
 }
 
+/* Between two looks: a CPU that looks as fast as it can takes the line from the one that
+ * is about to store (62 instead of 34 ns one way, on a Zen 5).  ucx_perftest has a call
+ * of progress there. */
+static void rest(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield" : : : "memory");
+#endif
+}
+
 static void wait_for(uint8_t value, int by_notice)
 {
     volatile const uint8_t  *last = &memory[size - 1];
@@ -65,6 +77,7 @@ static void wait_for(uint8_t value, int by_notice)
         PERF_CHECK(*last == value, "a notice came before its data");
     } else {
         while (*last != value) {
+            rest();
         }
     }
 }
