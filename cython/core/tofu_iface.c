@@ -254,21 +254,11 @@ void tofu_iface_delist(tofu_iface_t *iface)
     pthread_mutex_unlock(&md->lock);
 }
 
-/*
- * Where in a page of 4 KiB a bounce buffer starts, at a multiple of 64: copies between addresses that are not aligned alike take up to twice
- * as long.  Loads that follow stores at the same offset in another page wait for them: on
- * AMD memcpy (by `rep movsb`) then takes 4 to 60 times as long.  Large buffers of users
- * start with a page, or little behind (malloc's 16 bytes, headers): half a page away is far
- * from them.
- */
-#define TOFU_BOUNCE_PAGE   4096u
-#define TOFU_BOUNCE_OFFSET (TOFU_BOUNCE_PAGE / 2 + 64)
-
 static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
 {
     size_t        size   = (iface->config.am_seg_size + TOFU_BOUNCE_PAGE - 1) /
                   TOFU_BOUNCE_PAGE * TOFU_BOUNCE_PAGE;
-    size_t        length = size * iface->config.tx_bounce + TOFU_BOUNCE_OFFSET;
+    size_t        length = size * iface->config.tx_bounce + tofu_bounce_offset;
     utofu_stadd_t stadd;
     tofu_status_t status;
     void          *address;
@@ -290,8 +280,8 @@ static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
     }
     for (i = iface->config.tx_bounce; i > 0; --i) {
         tofu_bounce_t *bounce = &iface->bounce_array[i - 1];
-        bounce->buffer = (char *)address + (i - 1) * size + TOFU_BOUNCE_OFFSET;
-        bounce->stadd  = stadd + (i - 1) * size + TOFU_BOUNCE_OFFSET;
+        bounce->buffer = (char *)address + (i - 1) * size + tofu_bounce_offset;
+        bounce->stadd  = stadd + (i - 1) * size + tofu_bounce_offset;
         bounce->next   = iface->bounces;
         iface->bounces = bounce;
     }

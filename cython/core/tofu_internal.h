@@ -103,6 +103,20 @@ enum {
 };
 #define tofu_cbdata(ptr, tag) ((void *)((uintptr_t)(ptr) + (tag)))
 
+/*
+ * Where in a page of 4 KiB a bounce buffer starts (tofu_processor.c).  Large buffers of users
+ * start with a page, or little behind (malloc's 16 bytes, headers).
+ * Loads that follow stores at the same offset in another page wait for them: on AMD's up to
+ * Zen 4 memcpy (by `rep movsb`) then takes 4 to 60 times as long.  So half a page away, at a
+ * multiple of 64: copies between addresses that are not aligned alike take up to twice as long.
+ * On a Zen 5 it is the other way round: less than 64 bytes behind the user's offset memcpy
+ * alone takes longer (8 KiB: 67 for 50 ns), but elsewhere what it wrote is slow to be read
+ * again, and it waits for the stores before it (a message: 340 to 265 ns, where a line
+ * takes 185, 171 to 160, where it takes 40).
+ */
+#define TOFU_BOUNCE_PAGE 4096u
+extern size_t tofu_bounce_offset;
+
 struct tofu_bounce {
     tofu_bounce_t *next;
     char          *buffer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tofu_look.h - looking at a word that another CPU is about to write, as processors like
- * it.  Which one this is, is found out once (tofu_progress.c).
+ * it.  Which one this is, is found out once (tofu_processor.c).
  */
 #ifndef TOFU_LOOK_H
 #define TOFU_LOOK_H
@@ -40,7 +40,7 @@ static inline void tofu_take_time(void)
  * later, which is a pause as well.  Measured, one way, with a line that takes 50 ns: 85 ns
  * without, 78 with two lfences between looks, 70 so.
  */
-extern bool tofu_looks_bet; /* tofu_progress.c */
+extern bool tofu_looks_bet; /* tofu_processor.c */
 
 #if defined(__x86_64__) && defined(__GNUC__)
 /*

@@ -15,16 +15,6 @@
 #define TOFU_NOTICES_MAX   32u /* read by one progress */
 #define TOFU_POSTS_UNSEEN  64u /* posts between looks at the TCQ */
 
-bool tofu_looks_bet;
-
-__attribute__((constructor)) static void tofu_look_at_processor(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    tofu_looks_bet = __builtin_cpu_is("amd");
-#endif
-}
-
 void TOFU_NOINLINE tofu_iface_drop(tofu_iface_t *iface, unsigned kind,
                                    const char *what, utofu_vcq_id_t vcq_id)
 {
