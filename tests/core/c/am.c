@@ -2,6 +2,10 @@
 /* Active messages: integrity, order, flow control, many senders, replies. */
 #include "core_test.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 /* A message of a stream: its number, then bytes that follow from it. */
 struct stream {
     uint64_t next; /* number expected or to be sent */
@@ -202,13 +206,29 @@ static int8_t on_empty(void *arg, void *data, size_t length, unsigned flags)
     return TOFU_OK;
 }
 
-/* Half a page away from where pages, and what malloc gives, start: copies from there
- * are slow on some processors. */
+/* From a Zen 5 on */
+static int is_late_amd(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (((a >> 8) & 0xf) + ((a >> 20) & 0xff) >= 0x1a);
+#else
+    return 0;
+#endif
+}
+
+/* Half a page away from where pages, and what malloc gives, start, as copies from there are
+ * slow on some processors; on others little behind, as it is the other way round. */
 static size_t pack_and_look(void *dest, void *arg)
 {
+    size_t behind = is_late_amd() ? 16 : 2048;
+
     (void)arg;
-    CHECK((uintptr_t)dest % 4096 > 2048);
-    CHECK((uintptr_t)dest % 4096 < 2048 + 256);
+    CHECK((uintptr_t)dest % 4096 > behind);
+    CHECK((uintptr_t)dest % 4096 < behind + (is_late_amd() ? 48 : 256));
     memset(dest, 1, 100);
     return 100;
 }
