@@ -234,7 +234,8 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         return vma.unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS;
     }
     said = is_said(vcq, stag, &vma);
-    if (said) { /* no more than that: nobody maps it */
+    if (said) {
+        why = NULL; /* it says no more than that: nobody maps it */
     } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
         seg = seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};

@@ -261,14 +261,15 @@ static double measure_floor(void)
 /* What a call takes in which time plays a part, but nobody waits: ns.  CPUs differ by 2. */
 static double call_takes(void)
 {
-    struct emu_vcq  *vcq = calloc(1, sizeof(*vcq));
+    struct emu_vcq  *vcq;
     struct emu_desc  nop = {.kind = EMU_OP_NOP};
     struct emu_times times;
     uint64_t         sample[CHUNKS];
 
-    if (vcq == NULL) {
+    if (posix_memalign((void **)&vcq, EMU_LINE, sizeof(*vcq))) {
         return 0;
     }
+    memset(vcq, 0, sizeof(*vcq));
     for (unsigned n = 0; n < CHUNKS; n++) {
         uint64_t t = emu_ticks();
         for (int i = 0; i < ROUNDS; i++) {
