@@ -13,7 +13,10 @@
  *   local notices   those of one remote VCQ come in post order (2.2.10), so a queue
  *                   of who posted tells; the EDATA is the hub's count, which checks
  *                   it, and the port gets the one it gave
- *   errors of operations without a local notice
+ *   errors of a user's operations without a notice
+ *                   by the EDATA, which names the port (but that the VCQ is gone is
+ *                   for all)
+ *   errors of the core's own without a local notice
  *                   to every port that posted such to that VCQ; each finds out by
  *                   probes what it means (tofu_peer.c)
  *   TCQ entries     by the upper 16 bits of the callback data, which pointers of
@@ -118,8 +121,8 @@ static tofu_hub_t *tofu_hub_new(tofu_md_t *md, utofu_vcq_hdl_t vcq,
     if (hub->max_ports > stags - 1) {
         hub->max_ports = stags - 1;
     }
-    if (hub->max_ports > TOFU_MAX_PORTS - 1) {
-        hub->max_ports = TOFU_MAX_PORTS - 1;
+    if (hub->max_ports > TOFU_HUB_SILENT_PORTS) {
+        hub->max_ports = TOFU_HUB_SILENT_PORTS;
     }
     hub->notices = notices / hub->max_ports;
     pthread_mutex_init(&hub->lock, NULL);

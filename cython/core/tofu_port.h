@@ -19,6 +19,30 @@
 #define TOFU_HUB_GENS       0x7fu
 #define TOFU_HUB_POINTER    ((1ull << TOFU_HUB_GEN_SHIFT) - 1)
 
+/*
+ * EDATA, as the library sees it, of what a user posts without any notice: it comes back in an
+ * error only, and says whose it was.  Taken from what the core does not use (tofu_internal.h):
+ * AM ids of requests, from 1, and what is silent for no reason known.
+ */
+#define TOFU_HUB_SILENT_PORTS 60u /* the most that can be named */
+static inline uint64_t tofu_hub_silent_edata(unsigned port)
+{
+    return (port < 32) ? TOFU_EDATA(TOFU_KIND_REQUEST, port) :
+                         TOFU_EDATA(TOFU_KIND_SILENT, port - 29);
+}
+
+/* 0: it names none */
+static inline unsigned tofu_hub_silent_port(uint64_t edata)
+{
+    if ((edata > TOFU_EDATA(TOFU_KIND_REQUEST, 0)) &&
+        (edata < TOFU_EDATA(TOFU_KIND_SILENT, 0))) {
+        return (unsigned)edata - TOFU_EDATA(TOFU_KIND_REQUEST, 0);
+    }
+    return ((edata >= TOFU_EDATA(TOFU_KIND_SILENT, 3)) && (edata < TOFU_EDATA_OP)) ?
+                   (unsigned)edata - TOFU_EDATA(TOFU_KIND_SILENT, 0) + 29 :
+                   0;
+}
+
 typedef struct tofu_ticket { /* a local notice to come */
     uint64_t cbdata; /* as the library sees it: with port and generation */
     uint8_t  edata;  /* of the hub */

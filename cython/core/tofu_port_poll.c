@@ -114,12 +114,23 @@ static void tofu_hub_local(tofu_hub_t *hub, tofu_port_t *poller,
                            struct utofu_mrq_notice *notice, int code)
 {
     tofu_hub_line_t *line = tofu_hub_find(hub, notice->vcq_id);
-    unsigned        i;
+    unsigned        i     = tofu_hub_silent_port(notice->edata);
 
     if (line == NULL) {
         tofu_port_notice(poller, notice, code); /* of nobody's: it will complain */
-    } else if (notice->edata & TOFU_EDATA_OP) {
+        return;
+    }
+    if (notice->edata & TOFU_EDATA_OP) {
         tofu_hub_ticket(hub, poller, line, notice, code);
+        return;
+    }
+    if (i != 0) {
+        notice->edata = TOFU_EDATA_USER;
+    }
+    if ((i != 0) && (code != UTOFU_ERR_MRQ_PEER)) {
+        if ((i < TOFU_MAX_PORTS) && (hub->port[i] != NULL)) {
+            tofu_port_notice(hub->port[i], notice, code);
+        }
     } else {
         for (i = 1; i < TOFU_MAX_PORTS; ++i) {
             if ((line->silent & (1ull << i)) && (hub->port[i] != NULL)) {

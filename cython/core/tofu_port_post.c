@@ -91,6 +91,9 @@ static int tofu_port_before(tofu_port_t *port, utofu_vcq_id_t vcq_id,
              ((flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) ? TOFU_HUB_COUNTED : 0);
     if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
         *edata = TOFU_EDATA_OP | (line->count & 0x7f);
+    } else if ((*edata == TOFU_EDATA_USER) &&
+               !(flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
+        *edata = tofu_hub_silent_edata(port->index);
     }
     *cbdata = (void *)(uintptr_t)value;
     *line_p = line;

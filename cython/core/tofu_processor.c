@@ -18,8 +18,8 @@ __attribute__((constructor)) static void tofu_look_at_processor(void)
     unsigned a, b, c, d;
 
     __builtin_cpu_init();
-    tofu_looks_bet = __builtin_cpu_is("amd");
-    if (tofu_looks_bet && __get_cpuid(1, &a, &b, &c, &d) &&
+    tofu_looks_bet = __builtin_cpu_is("amd") || __builtin_cpu_is("intel");
+    if (__builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d) &&
         (((a >> 8) & 0xf) + ((a >> 20) & 0xff) >= TOFU_ZEN5)) {
         tofu_bounce_offset = 32;
     }

@@ -53,7 +53,7 @@ CASES = {
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
-        "forged", "faulty", "faulty_own",
+        "forged", "bad_key", "faulty", "faulty_own",
     ],
 }  # fmt: skip
 # run again with sanitizers: those that allocate, free and fail the most

@@ -823,6 +823,88 @@ static void faulty_own(struct ctx *ctx)
     gets_fail(ctx, 2);
 }
 
+/* Puts without notices of several ifaces on one VCQ, of which one has a key that is good no
+ * more: its ep fails, and no other. */
+static void bad_key(struct ctx *ctx)
+{
+    enum { PORTS = 3, BAD = 1 };
+    struct peer   *peer = calloc(PORTS, sizeof(*peer));
+    uint64_t      value;
+    tofu_rkey_t   *rkey;
+    tofu_mem_t    *memh;
+    size_t        length = 4096;
+    void          *address;
+    tofu_status_t status;
+    unsigned      i, round;
+
+    if (ctx->rank == 0) {
+        ctx->md = md_open(1);
+        window_open(ctx, AREA);
+        memset(ctx->window, 0, AREA);
+        peer_open(&peer[0], ctx, ctx->md, 0);
+        CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+        tofu_mkey_pack(memh, ctx->shared->rank[1].rkey);
+        ctx->shared->rank[1].base = (uintptr_t)address;
+        CHECK_OK(tofu_mem_free(memh));
+        core_barrier_asleep(ctx);
+        core_barrier_asleep(ctx);
+        for (i = 0; i < PORTS; ++i) {
+            CHECK_EQ(((uint64_t *)(void *)ctx->window)[i], (i == BAD) ? 1 : 100);
+        }
+        peer_close(&peer[0]);
+        CHECK_OK(tofu_mem_free(ctx->window_memh));
+        tofu_md_close(ctx->md);
+        free(peer);
+        return;
+    }
+    ctx->md = md_open(0);
+    core_barrier_asleep(ctx);
+    CHECK_OK(tofu_rkey_unpack(ctx->shared->rank[0].rkey, 0, &ctx->rkey[0]));
+    CHECK_OK(tofu_rkey_unpack(ctx->shared->rank[1].rkey, 0, &rkey));
+    for (i = 0; i < PORTS; ++i) {
+        peer_open(&peer[i], ctx, ctx->md, 1 + i);
+        peer_connect(&peer[i], 1);
+    }
+    for (round = 1; round <= 100; ++round) {
+        for (i = 0; i < PORTS; ++i) {
+            value = round;
+            if ((i != BAD) || (round == 1)) {
+                CHECK_OK(AGAIN(&peer[i], tofu_ep_put_short(
+                                                 peer[i].ep[0], &value, 8,
+                                                 ctx->shared->rank[0].base + 8 * i,
+                                                 ctx->rkey[0])));
+            }
+        }
+        if (round == 50) {
+            CHECK_OK(AGAIN(&peer[BAD], tofu_ep_put_short(peer[BAD].ep[0], &value, 8,
+                                                         ctx->shared->rank[1].base,
+                                                         rkey)));
+            while (peer[BAD].failures == 0) {
+                step_all(peer, PORTS);
+            }
+            CHECK_EQ(peer[BAD].status, TOFU_ERR_IO_ERROR);
+        }
+        step_all(peer, PORTS);
+    }
+    for (i = 0; i < PORTS; ++i) {
+        if (i != BAD) {
+            while ((status = tofu_ep_flush(peer[i].ep[0], 0, NULL)) > TOFU_OK) {
+                step_all(peer, PORTS);
+            }
+            CHECK_OK(status);
+        }
+        CHECK_EQ(peer[i].failures, i == BAD);
+    }
+    core_barrier_asleep(ctx);
+    tofu_rkey_release(rkey);
+    tofu_rkey_release(ctx->rkey[0]);
+    for (i = 0; i < PORTS; ++i) {
+        peer_close(&peer[i]);
+    }
+    tofu_md_close(ctx->md);
+    free(peer);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -834,6 +916,7 @@ int main(int argc, char **argv)
         {"asleep", 2, 40, asleep, 0},
         {"multitude", 1, 60, multitude, 0},
         {"forged", 2, 40, forged, 0},
+        {"bad_key", 2, 40, bad_key, 0},
         {"faulty", 2, 40, faulty, 0},
         {"faulty_own", 2, 40, faulty_own, 0},
     };
