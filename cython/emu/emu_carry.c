@@ -81,7 +81,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     }
     code = emu_private_write(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags));
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
-    return code;
+    return emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, d->length);
 }
 
 static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
@@ -114,7 +114,8 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     }
     code = emu_private_read(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
                             (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
-    return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
+    return (code == UTOFU_SUCCESS) ? emu_region_still(r) :
+                                     emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, d->length);
 }
 
 static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)

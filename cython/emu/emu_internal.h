@@ -457,6 +457,11 @@ EMU_INLINE enum emu_order emu_get_order(const struct emu_vcq *vcq)
     return vcq->lines_unordered ? EMU_ORDER_NONE : EMU_ORDER_LINES;
 }
 
+/* emu_local.c: is all of that memory of ours mapped still? */
+bool emu_local_is_there(const void *addr, size_t n);
+/* What a copy by the kernel failed with (an MRQ error), or that code if it was our side */
+int emu_local_blame(int code, int local_code, const void *addr, size_t n);
+
 /* emu_vma.c: what is mapped at [addr, addr + size) of this process */
 struct emu_vma {
     bool     readable, writable; /* throughout */

@@ -128,6 +128,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     } else {
         code = emu_private_write(peer, r, EMU_STADD_OFF(rmt_stadd), src, n, emu_put_order(vcq, flags));
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
+            code = emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, n);
             goto failed;
         }
         /* the kernel's copy, then whatever we store next */
@@ -497,6 +498,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         code = emu_private_read(peer, r, EMU_STADD_OFF(rmt_stadd), dst, length,
                                 (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
         if (code != UTOFU_SUCCESS) {
+            code = emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, length);
             goto failed;
         }
     }

@@ -127,6 +127,9 @@ static void send_op(struct emu_wire *w, struct wire_op *op)
     op->tcq_code = ((op->fail <= UTOFU_ERR_TCQ_OTHER) && (op->fail > UTOFU_ERR_MRQ_OTHER)) ? op->fail : UTOFU_SUCCESS;
     if ((op->desc.kind == EMU_OP_PUT) && (op->tcq_code == UTOFU_SUCCESS)) {
         op->tcq_code = emu_local_address(w->vcq, op->desc.lcl_stadd, op->desc.length, false, &src);
+        if ((op->tcq_code == UTOFU_SUCCESS) && w->strict && !emu_local_is_there(src, op->desc.length)) {
+            op->tcq_code = UTOFU_ERR_TCQ_MEMORY;
+        }
         if ((op->tcq_code == UTOFU_SUCCESS) && (op->desc.length > 0)) {
             op->buf = malloc(op->desc.length);
             if (op->buf == NULL) {
@@ -224,6 +227,9 @@ static int land_get(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
                (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
                (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
                                                 UTOFU_ERR_MRQ_LCL_MEMORY;
+    }
+    if ((code == UTOFU_SUCCESS) && w->strict && !emu_local_is_there(dst, op->desc.length)) {
+        code = UTOFU_ERR_MRQ_LCL_MEMORY;
     }
     if ((code == UTOFU_SUCCESS) && (from != to)) {
         emu_copy(dst + from, op->buf + from, to - from);

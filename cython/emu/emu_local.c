@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_local.c - memory of this process that was unmapped though it is registered.
+ *
+ * A network interface reports it (TCQ_MEMORY, MRQ_LCL_MEMORY).  A copy by the kernel fails,
+ * and which side it was is asked then.  Before a copy of our own the strict mode asks,
+ * for the price of a system call; elsewhere such a copy ends as any use of that memory would.
+ */
+#include "emu_internal.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+bool emu_local_is_there(const void *addr, size_t n)
+{
+    enum { PAGES = 512 };
+    unsigned char in_core[PAGES];
+    uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)addr & ~(page - 1);
+    uintptr_t     end = (uintptr_t)addr + n;
+
+    while (at < end) {
+        size_t k = (end - at < PAGES * page) ? end - at : PAGES * page;
+
+        if (mincore((void *)at, k, in_core) && (errno == ENOMEM)) {
+            return false;
+        }
+        at += k;
+    }
+    return true;
+}
+
+int emu_local_blame(int code, int local_code, const void *addr, size_t n)
+{
+    return ((code == UTOFU_ERR_MRQ_RMT_MEMORY) && !emu_local_is_there(addr, n)) ? local_code : code;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_unmapped.c - a local buffer that was unmapped while it is registered.  What is
+ * reported, is so once, and the VCQ goes on.
+ */
+#include "harness.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Puts of rank 0 from such a buffer, and gets into it, to and from memory of a kind of rank 1 */
+static void unmapped(enum conf_kind kind, size_t size, bool gets)
+{
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   stadds[2], here, there;
+
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, (conf_rank == 0) ? CONF_MEM_ANON : kind, size);
+    memset(mem.addr, 1 + conf_rank, size);
+    conf_reg_all(&vcq, mem.addr, size, stadds);
+    here  = stadds[0];
+    there = stadds[1];
+    if (conf_rank == 0) {
+        /* so that the library has mapped what it needs, and nothing comes where the hole is */
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], here, there, size, 5, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 5, NULL);
+        CONF_CHECK(munmap(mem.addr + size / 2, size / 2) == 0, "munmap");
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], here, there, size, 1, CONF_TCQ, CONF_PTR(1)));
+        CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(1), UTOFU_ERR_TCQ_MEMORY);
+        if (gets) {
+            CONF_OK(utofu_get(vcq.hdl, vcq.peer[1], here, there, size, 2, CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.peer[1], 2, UTOFU_ERR_MRQ_LCL_MEMORY);
+        }
+        CONF_EXPECT_QUIET(&vcq);
+        /* the half that is there */
+        memset(mem.addr, 7, size / 2);
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], here, there, size / 2, 3, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 3, NULL);
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        CONF_CHECK_BYTES(mem.addr, size / 2, 7, "what was put");
+        CONF_CHECK(munmap(mem.addr + size / 2, size / 2) == 0, "munmap");
+    }
+    conf_barrier();
+    /* the target's half that is not there: that is the remote side */
+    if ((conf_rank == 0) && (kind == CONF_MEM_ANON)) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], here, there + size / 2, size / 2, 4, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 4, UTOFU_ERR_MRQ_RMT_MEMORY);
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("unmapped", unmapped_strict, 2, "in the strict mode it is reported, whatever the other side is")
+{
+    setenv("UTOFU_EMU_STRICT", "1", 1);
+    unmapped(CONF_MEM_MEMFD, 8192, true);
+    unmapped(CONF_MEM_MEMFD, 8 << 20, true);
+}
+
+CONF_TEST("unmapped", unmapped_strict_private, 2, "the same, with private memory on the other side")
+{
+    setenv("UTOFU_EMU_STRICT", "1", 1);
+    setenv("UTOFU_EMU_REHOME", "0", 1);
+    unmapped(CONF_MEM_ANON, 8192, true);
+    unmapped(CONF_MEM_ANON, 8 << 20, true);
+}
+
+CONF_TEST("unmapped", unmapped_by_the_kernel, 2, "where the kernel copies what is put, it is reported in the fast mode as well")
+{
+    setenv("UTOFU_EMU_REHOME", "0", 1);
+    unmapped(CONF_MEM_ANON, 8192, false);
+    unmapped(CONF_MEM_ANON, 8 << 20, false);
+}
+
+CONF_TEST("unmapped", unmapped_timed, 2, "and in the timed mode")
+{
+    setenv("UTOFU_EMU_REHOME", "0", 1);
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    unmapped(CONF_MEM_ANON, 8192, false);
+    unmapped(CONF_MEM_ANON, 8 << 20, false);
+}
