@@ -355,7 +355,9 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
 void tofu_ep_destroy(tofu_ep_t *ep);
 /* As tofu_ep_destroy, and before it returns every completion that operations and
  * flushes of the ep still owe has been told CANCELED: none comes afterwards.  What
- * is on the wire still takes place.  May be called inside a completion. */
+ * is on the wire takes place; if buffers of users have a part in it, it is waited for
+ * (1 s at most, then a warning), so that they are free.  May be called inside a
+ * completion; calls no other one. */
 void tofu_ep_abandon(tofu_ep_t *ep);
 /* 1 when the ep leads to that iface address. */
 int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,

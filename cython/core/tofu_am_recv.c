@@ -363,10 +363,10 @@ int tofu_am_before(tofu_iface_t *iface, struct utofu_mrq_notice *notice)
     }
     iface->stash.notice = *notice;
     iface->stash.code   = UTOFU_SUCCESS;
-    iface->stashed      = TOFU_STASH_HELD;
+    iface->stashed      = (iface->stashed & TOFU_STASH_MORE) | TOFU_STASH_HELD;
     for (i = 0; i < TOFU_TURNS; ++i) {
         tofu_am_drain(iface, lender);
-        if (iface->stashed != TOFU_STASH_HELD) {
+        if (!(iface->stashed & TOFU_STASH_HELD)) {
             return 0; /* what is there now was stashed by a handler's post */
         }
         if (!tofu_lender_is_polled(iface, lender) ||
@@ -375,8 +375,7 @@ int tofu_am_before(tofu_iface_t *iface, struct utofu_mrq_notice *notice)
         }
         tofu_lender_lost(iface, lender); /* somebody wrote over it */
     }
-    *notice        = iface->stash.notice;
-    iface->stashed = 0;
+    tofu_stash_take(iface, notice);
     return 1;
 }
 

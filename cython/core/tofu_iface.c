@@ -235,6 +235,7 @@ tofu_iface_t *tofu_iface_new(tofu_md_t *md, const tofu_iface_config_t *config)
     iface->config  = *config;
     iface->owner   = iface;
     iface->lane[0] = iface;
+    iface->kept.entry_size = sizeof(tofu_mrq_entry_t);
     tofu_list_init(&iface->eps);
     tofu_list_init(&iface->used);
     tofu_list_init(&iface->turns);
@@ -309,6 +310,7 @@ static void tofu_iface_release(tofu_iface_t *iface)
     }
     tofu_peers_free(iface);
     tofu_ops_free(iface);
+    free(iface->kept.data);
     free(iface->dereg);
 }
 

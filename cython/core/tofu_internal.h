@@ -18,6 +18,7 @@
 
 #include "tofu.h"
 #include "tofu_md.h"
+#include "tofu_queue.h"
 #include "tofu_util.h"
 
 #include <tofu_dl.h>
@@ -314,7 +315,12 @@ typedef struct tofu_op_chunk {
 } tofu_op_chunk_t;
 
 /* HELD: by tofu_am_before, for messages that come first */
-enum { TOFU_STASHED = 1, TOFU_STASH_HELD = 2 };
+enum { TOFU_STASHED = 1, TOFU_STASH_HELD = 2, TOFU_STASH_MORE = 4 /* in `kept` */ };
+
+typedef struct tofu_mrq_entry {
+    struct utofu_mrq_notice notice;
+    int                     code;
+} tofu_mrq_entry_t;
 
 struct tofu_iface {
     /* posting */
@@ -345,10 +351,7 @@ struct tofu_iface {
     uint64_t              stream_call; /* ... calls, when note was taken last */
     struct tofu_functions fn;
     tofu_peer_t           *last_line;  /* of the last local notice */
-    struct {
-        struct utofu_mrq_notice notice;
-        int                     code;
-    } stash; /* taken from the MRQ where users can't be called */
+    tofu_mrq_entry_t      stash; /* taken from the MRQ where users can't be called */
     tofu_am_t             *am;
 
     struct {
@@ -415,6 +418,7 @@ struct tofu_iface {
     uint64_t              now_us, now_ms, tick_ms;
     uint8_t               logged;      /* TOFU_LOGGED_*, one line each */
     tofu_iface_stats_t    stats;
+    tofu_queue_t          kept; /* tofu_mrq_entry_t, behind what is in the stash */
 };
 
 enum {
@@ -570,9 +574,9 @@ void tofu_op_defer(tofu_op_t *op);
 void tofu_op_finish(tofu_op_t *op);
 /* No more of it will be posted. */
 void tofu_op_cut(tofu_iface_t *iface, tofu_op_t *op, tofu_status_t status);
-/* A local notice of the MRQ. */
+/* A local notice of the MRQ.  in_progress: users may be called now. */
 void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
-                 int code);
+                 int code, int in_progress);
 /* Take from the TCQ what is there (bounded); returns how many.  Calls no user. */
 unsigned tofu_tcq_drain(tofu_iface_t *iface);
 /* The same, until nothing is awaited: errors of what asked for no entry may be left. */
@@ -722,6 +726,21 @@ static inline int tofu_op_early(tofu_iface_t *iface, tofu_peer_t *peer,
     iface->stash.code = code;
     iface->stashed    = TOFU_STASHED;
     return 0;
+}
+
+/* The oldest notice that was taken from the MRQ and left to progress; there is one. */
+static inline int tofu_stash_take(tofu_iface_t *iface, struct utofu_mrq_notice *notice)
+{
+    tofu_mrq_entry_t entry = iface->stash;
+
+    if (TOFU_LIKELY(iface->stashed & ~TOFU_STASH_MORE)) {
+        iface->stashed &= TOFU_STASH_MORE;
+    } else {
+        tofu_queue_pop(&iface->kept, &entry);
+        iface->stashed = (tofu_queue_length(&iface->kept) > 0) ? TOFU_STASH_MORE : 0;
+    }
+    *notice = entry.notice;
+    return entry.code;
 }
 
 /* -------------------------------------------------------------- tofu_ep.c */

@@ -186,6 +186,7 @@ void tofu_lanes_close(tofu_iface_t *iface)
         tofu_iface_free_vcq(lane);
         tofu_peers_free(lane);
         tofu_ops_free(lane);
+        free(lane->kept.data);
         free(lane->dereg);
         free(lane);
         iface->lane[i] = NULL;

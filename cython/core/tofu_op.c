@@ -314,7 +314,7 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
 }
 
 void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
-                 int code)
+                 int code, int in_progress)
 {
     tofu_status_t status = TOFU_OK;
     tofu_peer_t   *line  = iface->last_line;
@@ -391,7 +391,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
          * does not lead to the ep any more */
         tofu_ep_fail(op->ep, status);
     }
-    tofu_op_notice(iface, op, status, 1);
+    tofu_op_notice(iface, op, status, in_progress);
     if (TOFU_UNLIKELY(gone)) {
         if (port_gone) {
             tofu_peer_failed(peer, status, 1);

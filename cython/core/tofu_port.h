@@ -8,7 +8,6 @@
 #define TOFU_PORT_H
 
 #include "tofu_internal.h"
-#include "tofu_queue.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -83,11 +82,6 @@ struct tofu_hub {
     tofu_hub_line_t **lines;  /* hash table */
     size_t          num_lines, max_lines;
 };
-
-typedef struct tofu_mrq_entry {
-    struct utofu_mrq_notice notice;
-    int                     code;
-} tofu_mrq_entry_t;
 
 typedef struct tofu_tcq_entry {
     void *cbdata;

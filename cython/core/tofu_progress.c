@@ -59,7 +59,7 @@ tofu_iface_notice(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     case UTOFU_MRQ_TYPE_LCL_PUT:
     case UTOFU_MRQ_TYPE_LCL_GET:
     case UTOFU_MRQ_TYPE_LCL_ARMW:
-        tofu_op_mrq(iface, notice, code);
+        tofu_op_mrq(iface, notice, code, 1);
         break;
     default:
         /* an error at the remote side of an operation, or a kind of operation
@@ -139,9 +139,7 @@ static unsigned tofu_lane_progress(tofu_iface_t *lane)
 
     do {
         if (lane->stashed) {
-            notice        = lane->stash.notice;
-            code          = lane->stash.code;
-            lane->stashed = 0;
+            code = tofu_stash_take(lane, &notice);
         } else {
             code = lane->fn.poll_mrq(lane->vcq, 0, &notice);
         }
@@ -227,9 +225,7 @@ tofu_iface_progress_notices(tofu_iface_t *iface,
             break;
         }
         if (TOFU_UNLIKELY(iface->stashed)) {
-            *notice        = iface->stash.notice;
-            code           = iface->stash.code;
-            iface->stashed = 0;
+            code = tofu_stash_take(iface, notice);
         } else {
             code = iface->fn.poll_mrq(iface->vcq, 0, notice);
         }
@@ -301,9 +297,7 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
     int                     code;
 
     if (TOFU_UNLIKELY(iface->stashed)) {
-        notice         = iface->stash.notice;
-        code           = iface->stash.code;
-        iface->stashed = 0;
+        code = tofu_stash_take(iface, &notice);
     } else {
         code = iface->fn.poll_mrq(iface->vcq, 0, &notice);
     }

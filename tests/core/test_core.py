@@ -28,8 +28,8 @@ CASES = {
     ],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
-        "flush", "flush_many", "fence", "fence_weak", "flush_refused", "abandoned", "loader",
-        "many_ifaces",
+        "flush", "flush_many", "fence", "fence_weak", "flush_refused", "abandoned",
+        "abandoned_buffers", "loader", "many_ifaces",
     ],
     "fail": [
         "killed_target", "killed_silent", "killed_idle", "never_there",
@@ -60,6 +60,7 @@ CASES = {
 SANITIZED = [
     ("rma", "iov_split"), ("memory", "memory"), ("am", "lengths"), ("flow", "nested"),
     ("flow", "churn"), ("flow", "pending"), ("flow", "first"), ("order", "abandoned"),
+    ("order", "abandoned_buffers"),
     ("keep", "keep_churn"), ("keep", "given_back"), ("keep", "alignment"),
     ("order", "flush_many"), ("fail", "killed_target"), ("fail", "killed_receiver"),
     ("fail", "never_there"),
@@ -168,6 +169,14 @@ def test_sleep_in_modes(processes, job, plain, monkeypatch, case, mode):
     """What comes late, or in the thread of the wire, wakes as well."""
     monkeypatch.setenv(*mode.split("="))
     run_case(processes, job, plain, "wake", case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["UTOFU_EMU_STRICT=1", "UTOFU_EMU_TIMING=tofud"])
+def test_abandoned_in_modes(processes, job, plain, monkeypatch, mode):
+    """What comes late comes before the ep is gone."""
+    monkeypatch.setenv(*mode.split("="))
+    run_case(processes, job, plain, "order", "abandoned_buffers")
 
 
 @pytest.mark.timeout(120)

@@ -434,6 +434,89 @@ static void many_ifaces(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* An ep is abandoned with operations in flight: then their buffers are free, though
+ * messages of the peer come meanwhile, which are not lost. */
+static int8_t abandoned_message(void *arg, void *data, size_t length, unsigned flags)
+{
+    uint64_t *came = arg, number;
+
+    (void)flags;
+    CHECK_EQ(length, sizeof(number));
+    memcpy(&number, data, sizeof(number));
+    CHECK_EQ(number, *came);
+    ++*came;
+    return TOFU_OK;
+}
+
+static void abandoned_buffers(struct ctx *ctx)
+{
+    enum { PASSES = 60, PIECE = 3000, PIECES = 4, MESSAGES = 20 };
+    char          expected[PIECE];
+    tofu_mem_t    *memh;
+    size_t        length = (PIECES + 1) * PIECE;
+    void          *address;
+    char          *buffer;
+    struct done   done[PIECES + 1];
+    tofu_ep_t     *ep;
+    uint64_t      came = 0, sent = 0;
+    unsigned      i, k, pass;
+
+    core_open(ctx, NULL, PIECES * PIECE);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    buffer = address;
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 3, abandoned_message, &came));
+    core_barrier(ctx);
+    for (pass = 0; pass < PASSES; ++pass) {
+        if (ctx->rank == 1) {
+            for (i = 0; i < MESSAGES; ++i, ++sent) {
+                CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 3, sent, NULL, 0)));
+            }
+        } else {
+            CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0, &ep));
+            for (i = 0; i <= PIECES; ++i) {
+                tofu_iov_t iov = {buffer + i * PIECE, PIECE, memh, 0, 1};
+                intptr_t   status;
+
+                fill(buffer + i * PIECE, PIECE, pass * 8 + i);
+                done_init(&done[i]);
+                status = (i < PIECES) ?
+                                 RETRY(ctx, tofu_ep_put_zcopy(ep, &iov, 1,
+                                                              ctx->shared->rank[1].base +
+                                                                      i * PIECE,
+                                                              ctx->rkey[1], &done[i].comp)) :
+                                 RETRY(ctx, tofu_ep_get_zcopy(ep, &iov, 1,
+                                                              ctx->shared->rank[1].base,
+                                                              ctx->rkey[1], &done[i].comp));
+                CHECK_EQ(status, TOFU_INPROGRESS);
+            }
+            tofu_ep_abandon(ep);
+            for (i = 0; i <= PIECES; ++i) {
+                CHECK_EQ(done[i].called, 1);
+            }
+            memset(buffer, 0x5a, length);
+            core_usleep(1000);
+            for (i = 0; i < 100; ++i) {
+                tofu_iface_progress(ctx->iface);
+            }
+            for (i = 0; i < length; ++i) {
+                CHECK_EQ(buffer[i], 0x5a);
+            }
+        }
+        core_barrier(ctx);
+        for (k = 0; (ctx->rank == 1) && (k < PIECES); ++k) {
+            fill(expected, PIECE, pass * 8 + k);
+            CHECK(!memcmp(ctx->window + k * PIECE, expected, PIECE));
+        }
+        core_barrier(ctx);
+    }
+    if (ctx->rank == 0) {
+        PROGRESS_UNTIL(ctx, 10, came == PASSES * MESSAGES);
+    }
+    core_barrier(ctx);
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -443,6 +526,7 @@ int main(int argc, char **argv)
         {"fence_weak", 2, 60, fence_weak, 0},
         {"flush_refused", 1, 30, flush_refused, 0},
         {"abandoned", 1, 30, abandoned, 0},
+        {"abandoned_buffers", 2, 40, abandoned_buffers, 0},
         {"loader", 1, 30, loader, 0},
         {"many_ifaces", 1, 60, many_ifaces, 0}
     };
