@@ -44,8 +44,10 @@ uint32_t emu_toq_unread(const struct emu_vcq *vcq); /* emu_post.c: entries of th
 int emu_session_init(struct emu_vcq *vcq);
 void emu_session_close(struct emu_vcq *vcq); /* no lock held; the VCQ's generation has changed */
 void emu_session_fini(struct emu_vcq *vcq);
-/* A Put with this SPS has arrived at the peer's VCQ (VCQ locked). */
-EMU_NOINLINE void emu_session_arrived(struct emu_vcq *via, struct emu_peer *peer, unsigned sps);
+/* The data of a Put with this SPS has arrived at the peer's VCQ: before its notices are given.
+ * True: when they were given, what it started is to be carried (VCQ locked). */
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps);
+EMU_NOINLINE void emu_session_carry(struct emu_vcq *via, struct emu_peer *peer);
 /* Free entries of the TOQ */
 uint32_t emu_session_room(const struct emu_vcq *vcq);
 /* Append a Put or NOP to the TOQ; start what has been waited for. */

@@ -109,6 +109,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
 {
     struct emu_region *r;
     struct emu_peer   *peer;
+    bool               starts = false;
     int                code;
 
     code = emu_post_peer(vcq, rmt_id, &peer);
@@ -134,9 +135,12 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
         /* the kernel's copy, then whatever we store next */
         atomic_thread_fence(memory_order_seq_cst);
     }
-    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
     if (emu_unlikely(flags & UTOFU_ONESIDED_FLAG_SPS(15ul))) {
-        emu_session_arrived(vcq, peer, (unsigned)(flags >> 24) & 15);
+        starts = emu_session_credit(peer, (unsigned)(flags >> 24) & 15);
+    }
+    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    if (emu_unlikely(starts)) {
+        emu_session_carry(vcq, peer);
     }
     emu_vcq_unlock(vcq);
     return code;

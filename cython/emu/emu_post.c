@@ -50,7 +50,7 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
 {
     struct emu_times   times = {0};
     struct emu_carried c     = {0};
-    bool               timed = (vcq->special & EMU_SPECIAL_TIMED) != 0;
+    bool               timed = (vcq->special & EMU_SPECIAL_TIMED) != 0, starts = false;
     int                code  = fail, type;
 
     if (timed) {
@@ -58,6 +58,9 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     }
     if (code == UTOFU_SUCCESS) {
         code = emu_carry(vcq, d, timed ? &times : NULL, &c);
+    }
+    if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_PUT) && EMU_DESC_SPS(d)) {
+        starts = emu_session_credit(c.peer, EMU_DESC_SPS(d));
     }
     type = emu_desc_lcl_type(d);
     if ((code == UTOFU_SUCCESS) && (type >= 0) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
@@ -71,8 +74,8 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     if (vcq->special & EMU_SPECIAL_STATS) {
         emu_stats_done(vcq, d, &c, code);
     }
-    if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_PUT) && EMU_DESC_SPS(d)) {
-        emu_session_arrived(vcq, c.peer, EMU_DESC_SPS(d));
+    if (starts) {
+        emu_session_carry(vcq, c.peer);
     }
 }
 

@@ -473,7 +473,8 @@ static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps
     add_work(work, target);
 }
 
-/* One descriptor of the owner's TOQ (session locked) */
+/* One descriptor of the owner's TOQ (session locked).  Credit is given before anybody is
+ * told: who dies in here leaves no notice, and no success, after which nothing starts. */
 static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_session *s, struct emu_peer **work)
 {
     uint64_t                 n    = atomic_load(&s->claimed);
@@ -489,6 +490,9 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
         if (code == UTOFU_SUCCESS) {
             code = move(owner, target, &d);
         }
+        if ((code == UTOFU_SUCCESS) && EMU_DESC_SPS(&d)) {
+            credit(work, target, EMU_DESC_SPS(&d));
+        }
         if ((code == UTOFU_SUCCESS) && (d.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
             code = notify(owner, s, target, &d);
         }
@@ -500,11 +504,6 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
             local_notice(owner, s, &d, code);
         }
         slot->code = (code > UTOFU_ERR_MRQ_OTHER) ? code : UTOFU_SUCCESS;
-    }
-    /* first the credit: who dies between the two leaves an error, and not a success after
-     * which nothing starts */
-    if ((code == UTOFU_SUCCESS) && (target != NULL) && EMU_DESC_SPS(&d)) {
-        credit(work, target, EMU_DESC_SPS(&d));
     }
     atomic_store(&s->started, n + 1);
 }
@@ -542,12 +541,23 @@ static void end(struct emu_vcq *via)
     emu_peers_bury(via);
 }
 
-EMU_NOINLINE void emu_session_arrived(struct emu_vcq *via, struct emu_peer *peer, unsigned sps)
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps)
+{
+    struct emu_peer *work = NULL;
+
+    credit(&work, peer, sps);
+    if (work != NULL) {
+        work->in_work = false;
+    }
+    return work != NULL;
+}
+
+EMU_NOINLINE void emu_session_carry(struct emu_vcq *via, struct emu_peer *peer)
 {
     struct emu_peer *work = NULL;
 
     begin(via);
-    credit(&work, peer, sps);
+    add_work(&work, peer);
     run(via, work);
     end(via);
 }

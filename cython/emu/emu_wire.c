@@ -417,14 +417,18 @@ static void tell(struct emu_wire *w, uint64_t n)
     }
     if (!op->remote_told && remote) {
         struct emu_peer *peer;
+        bool             starts = false;
 
         if ((op->code == UTOFU_SUCCESS) && told_remotely(op)) {
             op->code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
+            if ((op->code == UTOFU_SUCCESS) && (op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc)) {
+                starts = emu_session_credit(peer, EMU_DESC_SPS(&op->desc));
+            }
             if ((op->code == UTOFU_SUCCESS) && wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
                 op->code = emu_remote_notice(w->vcq, &op->desc, peer, 0);
             }
-            if ((op->code == UTOFU_SUCCESS) && (op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc)) {
-                emu_session_arrived(w->vcq, peer, EMU_DESC_SPS(&op->desc));
+            if (starts) {
+                emu_session_carry(w->vcq, peer);
             }
         }
         op->remote_told = true;

@@ -181,3 +181,54 @@ CONF_TEST("carrier", credit_of_a_freed_vcq, 2,
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
 }
+
+/* ------------------------------------------------------------ notice and start */
+
+CONF_TEST("carrier", notice_and_start_of_one_killed, 2,
+          "who brings a Put with a notice and an SPS dies in its call: if the notice came, the operation starts")
+{
+    struct conf_vcq         vcq;
+    struct conf_mem         mem;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           stadds[2];
+    unsigned                notices = 0, starts = 0;
+    void                   *cbdata;
+    pid_t                   child = 0;
+    int                     status, code;
+
+    need_filters();
+    if (conf_rank == 0) {
+        child = fork();
+        CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
+    }
+    if (child > 0) {
+        CONF_CHECK(waitpid(child, &status, 0) == child, "waitpid");
+        CONF_CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSYS), "status 0x%x", status);
+        conf_barrier();
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    conf_vcq_open(&vcq, 0, (conf_rank == 1) ? SESSION : 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
+    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
+    if (conf_rank == 0) {
+        /* its lane, then its first Put with an SPS: the session is mapped */
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], 1, stadds[1], 8, 1, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 1, NULL);
+        filter(SYS_mmap, SECCOMP_RET_KILL_PROCESS);
+        utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], 8, 2, CONF_RMRQ | UTOFU_ONESIDED_FLAG_SPS(1), NULL);
+        _exit(3);
+    }
+    CONF_OK(utofu_put(vcq.hdl, vcq.id, stadds[1], stadds[1] + 8, 8, 1, CONF_TCQ, CONF_PTR(1)));
+    conf_barrier(); /* it is dead */
+    for (unsigned i = 0; i < 1000; i++) {
+        code = utofu_poll_mrq(vcq.hdl, 0, &notice);
+        CONF_CHECK((code == UTOFU_SUCCESS) || (code == UTOFU_ERR_NOT_FOUND), "utofu_poll_mrq: %d", code);
+        notices += (code == UTOFU_SUCCESS) && (notice.edata == 2);
+        starts  += utofu_poll_tcq(vcq.hdl, 0, &cbdata) != UTOFU_ERR_NOT_FOUND;
+    }
+    CONF_CHECK(starts >= notices, "%u notices, %u starts", notices, starts);
+    conf_dereg(&vcq, stadds[1]);
+    CONF_OK(utofu_free_vcq(vcq.hdl));
+    conf_mem_free(&mem);
+}
