@@ -523,6 +523,7 @@ bool emu_fence_reaches_all(void);
 bool emu_fence_all(void);  /* false: there are some that it does not reach */
 
 /* emu_doorbell.c: waking a process that sleeps (abi/tofu_doorbell.h) */
+void emu_doorbell_open(void); /* the process joins its job */
 struct emu_vma;
 /* Memory was registered under the STag: is it a doorbell?  fd: of its file. */
 void emu_doorbell_bind(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma *vma, int fd, size_t size);

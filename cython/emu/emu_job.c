@@ -647,6 +647,7 @@ static int join_locked(void)
     }
     emu_timing_join();
     emu_fence_join();
+    emu_doorbell_open();
     /* where the Yama module restricts ptrace, let peers of this user reach us */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (emu_service_start()) {

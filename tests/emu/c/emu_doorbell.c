@@ -204,6 +204,49 @@ CONF_TEST("doorbell", test_emu_doorbell_timed, 2, "also in the timed mode")
     ping_pong(FEW);
 }
 
+static unsigned open_descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        n += fcntl(fd, F_GETFD) >= 0;
+    }
+    return n;
+}
+
+CONF_TEST("doorbell", doorbell_opens_no_descriptor, 2,
+          "who rings for the first time opens nothing: programs count descriptors around calls")
+{
+    struct utofu_mrq_notice notice;
+    struct side             side;
+    unsigned                sleeps = 0, before;
+
+    side_open(&side);
+    bell_make(&side.bell, 1);
+    bell_register(&side);
+    if (atomic_load(&side.bell.page->acknowledged) == 0) {
+        conf_skip("no membarrier here: the emulator has no doorbells");
+    }
+    conf_barrier();
+    if (conf_rank == 1) { /* awake: what a first notice needs */
+        put(&side, 0, 1, CONF_RMRQ);
+    } else {
+        CONF_EXPECT_MRQ(&side.vcq, UTOFU_MRQ_TYPE_RMT_PUT, side.vcq.peer[1], 1, NULL);
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        sleep_for(&side, &notice, &sleeps);
+        CONF_CHECK(sleeps > 0, "it never slept");
+    } else {
+        usleep(100000);
+        before = open_descriptors();
+        put(&side, 0, 2, CONF_RMRQ);
+        CONF_CHECK(open_descriptors() == before, "%u descriptors, then %u", before, open_descriptors());
+    }
+    side_close(&side);
+    bell_free(&side.bell);
+}
+
 CONF_TEST("doorbell", test_emu_doorbell_many_senders, 4, "several senders at once: all notices come, in order")
 {
     struct utofu_mrq_notice notice;
