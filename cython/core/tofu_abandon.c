@@ -16,6 +16,7 @@
 #include <time.h>
 
 #define TOFU_SETTLE_MS    1000u /* longer than any transfer takes; a peer that stopped has no part in it */
+#define TOFU_UNSETTLED_MS (10 * TOFU_SETTLE_MS)
 #define TOFU_SETTLE_POLLS 64u   /* between looks at the clock */
 
 /* Is a buffer of the ep's user in use by something that the lane posted? */
@@ -93,26 +94,33 @@ static int tofu_lane_collect(tofu_iface_t *lane)
     return 1;
 }
 
+/* Where one ep waited in vain (a node that is gone, before the library says so), those
+ * after it would for as long, one by one: for a while they look, and don't wait. */
 static void tofu_ep_settle(tofu_ep_t *ep)
 {
+    tofu_iface_t    *iface = ep->iface;
     struct timespec now;
     uint64_t        ms, end = 0;
     unsigned        i;
 
     while (!tofu_ep_settled(ep)) {
         for (i = 0; i < TOFU_MAX_TNIS; ++i) {
-            if ((ep->iface->lane[i] != NULL) &&
-                !tofu_lane_collect(ep->iface->lane[i])) {
+            if ((iface->lane[i] != NULL) && !tofu_lane_collect(iface->lane[i])) {
                 return;
             }
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
         ms  = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
         end = (end == 0) ? ms + TOFU_SETTLE_MS : end;
+        if ((iface->unsettled_ms != 0) &&
+            (ms - iface->unsettled_ms < TOFU_UNSETTLED_MS)) {
+            return;
+        }
         if (ms >= end) {
             tofu_warn("ep %p to VCQ %#llx is destroyed, and %u ms later buffers of its "
                       "operations are still in use", (void *)ep,
                       (unsigned long long)ep->peer->vcq_id, TOFU_SETTLE_MS);
+            iface->unsettled_ms = ms;
             return;
         }
     }

@@ -419,6 +419,7 @@ struct tofu_iface {
     uint8_t               logged;      /* TOFU_LOGGED_*, one line each */
     tofu_iface_stats_t    stats;
     tofu_queue_t          kept; /* tofu_mrq_entry_t, behind what is in the stash */
+    uint64_t              unsettled_ms; /* see tofu_ep_settle */
 };
 
 enum {

@@ -29,7 +29,7 @@ CASES = {
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
         "flush", "flush_many", "fence", "fence_weak", "flush_refused", "abandoned",
-        "abandoned_buffers", "loader", "many_ifaces",
+        "abandoned_buffers", "abandoned_stuck", "loader", "many_ifaces",
     ],
     "fail": [
         "killed_target", "killed_silent", "killed_idle", "never_there",

@@ -517,6 +517,49 @@ static void abandoned_buffers(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* What does not come within a second is not waited for, and not by each ep anew. */
+static void abandoned_stuck(struct ctx *ctx)
+{
+    enum { EPS = 3, LENGTH = 1000 };
+    tofu_mem_t  *memh;
+    size_t      length = LENGTH;
+    void        *address;
+    struct done done[EPS];
+    tofu_ep_t   *ep[EPS];
+    tofu_iov_t  iov;
+    double      begin, took;
+    unsigned    i;
+
+    CHECK(setenv("UTOFU_EMU_FAULT", "put:delay=2500000", 1) == 0);
+    core_open(ctx, NULL, EPS * LENGTH);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    fill(address, LENGTH, 1);
+    iov = (tofu_iov_t){address, LENGTH, memh, 0, 1};
+    for (i = 0; i < EPS; ++i) {
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[0].address, 0, &ep[i]));
+        done_init(&done[i]);
+        CHECK_EQ(tofu_ep_put_zcopy(ep[i], &iov, 1,
+                                   ctx->shared->rank[0].base + i * LENGTH,
+                                   ctx->rkey[0], &done[i].comp),
+                 TOFU_INPROGRESS);
+    }
+    begin = core_now();
+    for (i = 0; i < EPS; ++i) {
+        tofu_ep_abandon(ep[i]);
+        CHECK_EQ(done[i].called, 1);
+        CHECK_EQ(done[i].comp.status, TOFU_ERR_CANCELED);
+        took = core_now() - begin;
+        CHECK((took > 0.9) && (took < 2));
+    }
+    PROGRESS_UNTIL(ctx, 10, matches(ctx->window + (EPS - 1) * LENGTH, LENGTH, 1));
+    PROGRESS_UNTIL(ctx, 10, tofu_iface_flush(ctx->iface, NULL) == TOFU_OK);
+    for (i = 0; i < EPS; ++i) {
+        CHECK_EQ(done[i].called, 1);
+    }
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -527,6 +570,7 @@ int main(int argc, char **argv)
         {"flush_refused", 1, 30, flush_refused, 0},
         {"abandoned", 1, 30, abandoned, 0},
         {"abandoned_buffers", 2, 40, abandoned_buffers, 0},
+        {"abandoned_stuck", 1, 40, abandoned_stuck, 0},
         {"loader", 1, 30, loader, 0},
         {"many_ifaces", 1, 60, many_ifaces, 0}
     };
