@@ -195,11 +195,12 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
     }
     if (peer->incarnation != address->incarnation) {
         /* Another process has the VCQ by now; what the one before it lent went
-         * with it, and so did whom the eps that there are lead to. */
-        tofu_link_t *link;
+         * with it, and so did whom the eps that there are lead to.  There are none when
+         * this is the first address: 158,975 peers are not to cost as many walks. */
+        tofu_link_t *link = (peer->geometry == NULL) ? &peer->iface->eps :
+                                                       peer->iface->eps.next;
 
-        for (link = peer->iface->eps.next; link != &peer->iface->eps;
-             link = link->next) {
+        for (; link != &peer->iface->eps; link = link->next) {
             tofu_ep_t *ep = tofu_container(link, tofu_ep_t, eps);
             if (ep->peer == peer) {
                 tofu_ep_fail(ep, TOFU_ERR_ENDPOINT_TIMEOUT);

@@ -90,3 +90,10 @@ def test_step_finds_faults(processes, programs):
     for fault, index in (("atomic", 1), ("syscall", 2)):
         result = counts(processes, programs, "put_short", fault)
         assert sum(item[index] for item in result.values()) == 1, result
+
+
+def test_endpoints_do_not_know_each_other(processes, programs, monkeypatch):
+    """The next endpoint costs the same when there are 2,000 (a walk over them: 12,000 instructions more)."""
+    monkeypatch.setenv("UTOFU_EMU_SHAPE", "24,23,24")
+    result = counts(processes, programs, "ep_create")
+    assert 100 * OPERATIONS < result["libtofu_core.so"][0] < 10000 * OPERATIONS, result

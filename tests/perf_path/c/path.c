@@ -130,13 +130,58 @@ static int am_receive(struct path *path)
     return 1;
 }
 
+/* Where things are in a packed iface address (tofu_wire.c) */
+enum { VCQ_ID = 8, CHECKSUM = 36, ADDRESS = 40 };
+
+static uint32_t crc32_of(const unsigned char *p, size_t size)
+{
+    uint32_t crc = ~0u;
+
+    while (size-- > 0) {
+        crc ^= *p++;
+        for (int i = 0; i < 8; ++i) {
+            crc = (crc >> 1) ^ (0xedb88320u & -(crc & 1));
+        }
+    }
+    return ~crc;
+}
+
+/* An endpoint to the next node, where nobody is: the receiver's address with another VCQ ID.
+ * They go with the iface. */
+static int ep_create(struct path *path)
+{
+    const struct tofu_backend *backend;
+    unsigned                  n = path->made++, i;
+    uint8_t                   coords[6] = {(uint8_t)(n % 24), (uint8_t)(n / 24 % 23),
+                                           (uint8_t)(n / 24 / 23), 1, 2, 1};
+    unsigned char             address[256];
+    char                      error[2048];
+    utofu_vcq_id_t            id;
+    uint32_t                  crc;
+    tofu_ep_t                 *ep;
+
+    PATH_CHECK(tofu_backend_load(NULL, &backend, error, sizeof(error)) == 0, "no backend: %s", error);
+    tofu_iface_get_address(path->rx, address);
+    PATH_CHECK(backend->fn.construct_vcq_id(coords, 0, 0, 1, &id) == UTOFU_SUCCESS, "construct_vcq_id");
+    for (i = 0; i < 8; ++i) {
+        address[VCQ_ID + i] = (unsigned char)(id >> 8 * i);
+    }
+    crc = crc32_of(address, CHECKSUM);
+    for (i = 0; i < 4; ++i) {
+        address[CHECKSUM + i] = (unsigned char)(crc >> 8 * i);
+    }
+    check(tofu_ep_create(path->tx, address, ADDRESS, &ep), "tofu_ep_create");
+    return 1;
+}
+
 path_op_t path_find(const char *name)
 {
     static const struct {
         const char *name;
         path_op_t  op;
     } ops[] = {{"put_short", put_short}, {"am_short", am_short},
-               {"am_bcopy", am_bcopy}, {"progress", progress}, {"am_receive", am_receive}};
+               {"am_bcopy", am_bcopy}, {"progress", progress}, {"am_receive", am_receive},
+               {"ep_create", ep_create}};
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
         if (!strcmp(ops[i].name, name)) {

@@ -35,13 +35,15 @@ struct path {
     tofu_mem_t    *memh;
     tofu_rkey_t   *rkey;
     uint64_t      target, arrived;
+    unsigned      made; /* endpoints, by "ep_create" */
 };
 
 void path_open(struct path *path);
 void path_close(struct path *path);
 /* One operation of the kind; 0 when there was no room.  Kinds: "put_short",
  * "am_short", "progress" (empty: both ifaces have nothing to do), "am_receive"
- * (what was sent before by am_short). */
+ * (what was sent before by am_short), "ep_create" (each to another node; needs a shape of
+ * 24 x 23 x 24). */
 typedef int (*path_op_t)(struct path *path);
 path_op_t path_find(const char *name);
 /* Receive all, drive both sides until nothing is left to do. */
