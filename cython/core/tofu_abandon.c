@@ -12,6 +12,7 @@
  * notices that are no completions stay for progress.
  */
 #include "tofu_internal.h"
+#include "tofu_notice.h"
 
 #include <time.h>
 
@@ -52,13 +53,7 @@ static int tofu_ep_settled(const tofu_ep_t *ep)
 
 static int tofu_is_completion(const struct utofu_mrq_notice *notice, int code)
 {
-    if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_MRQ_OTHER) ||
-                                    (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
-        return 0; /* of the VCQ, not of an operation */
-    }
-    return (notice->notice_type == UTOFU_MRQ_TYPE_LCL_PUT) ||
-           (notice->notice_type == UTOFU_MRQ_TYPE_LCL_GET) ||
-           (notice->notice_type == UTOFU_MRQ_TYPE_LCL_ARMW);
+    return tofu_is_mrq_result(code) && tofu_is_local_notice(notice);
 }
 
 /* Completions that are there; 0: there is no memory to leave others to progress, or the

@@ -9,6 +9,7 @@
  * what is found elsewhere waits in iface->done.
  */
 #include "tofu_internal.h"
+#include "tofu_notice.h"
 #include "tofu_am.h"
 
 #include <stdlib.h>
@@ -460,8 +461,7 @@ static int tofu_tcq_next(tofu_iface_t *iface)
         iface->posts_seen = iface->posts;
         return 0;
     }
-    if ((code != UTOFU_SUCCESS) &&
-        ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_TCQ_LENGTH))) {
+    if (!tofu_is_tcq_result(code)) {
         tofu_iface_fatal(iface, "utofu_poll_tcq", code);
         return 0;
     }

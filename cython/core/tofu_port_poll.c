@@ -3,6 +3,7 @@
  * tofu_port_poll.c - what the library tells of a VCQ that ifaces share, sorted by port
  * (tofu_hub.c).
  */
+#include "tofu_notice.h"
 #include "tofu_port.h"
 
 static void tofu_port_notice(tofu_port_t *port,
@@ -54,9 +55,7 @@ int tofu_hub_read_tcq(tofu_hub_t *hub)
 
     for (;;) {
         entry.code = hub->md->fn.poll_tcq(hub->vcq, 0, &entry.cbdata);
-        if ((entry.code != UTOFU_SUCCESS) &&
-            ((entry.code > UTOFU_ERR_TCQ_OTHER) ||
-             (entry.code < UTOFU_ERR_TCQ_LENGTH))) {
+        if (!tofu_is_tcq_result(entry.code)) {
             return entry.code;
         }
         value = (uintptr_t)entry.cbdata;
@@ -168,17 +167,12 @@ int tofu_hub_read_mrq(tofu_port_t *poller)
 
     for (;;) {
         code = hub->md->fn.poll_mrq(hub->vcq, 0, &notice);
-        if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_MRQ_OTHER) ||
-                                        (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
+        if (!tofu_is_mrq_result(code)) {
             return code;
         }
-        switch (notice.notice_type) {
-        case UTOFU_MRQ_TYPE_LCL_PUT:
-        case UTOFU_MRQ_TYPE_LCL_GET:
-        case UTOFU_MRQ_TYPE_LCL_ARMW:
+        if (tofu_is_local_notice(&notice)) {
             tofu_hub_local(hub, poller, &notice, code);
-            break;
-        default:
+        } else {
             tofu_hub_remote(hub, poller, &notice, code);
         }
     }

@@ -9,6 +9,7 @@
 #include "tofu_internal.h"
 #include "tofu_am.h"
 #include "tofu_look.h"
+#include "tofu_notice.h"
 
 #include <time.h>
 
@@ -50,18 +51,13 @@ static TOFU_NOINLINE int
 tofu_iface_notice(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
                   int code)
 {
-    if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_MRQ_OTHER) ||
-                                    (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
+    if (!tofu_is_mrq_result(code)) {
         tofu_iface_fatal(iface, "utofu_poll_mrq", code);
         return 0;
     }
-    switch (notice->notice_type) {
-    case UTOFU_MRQ_TYPE_LCL_PUT:
-    case UTOFU_MRQ_TYPE_LCL_GET:
-    case UTOFU_MRQ_TYPE_LCL_ARMW:
+    if (tofu_is_local_notice(notice)) {
         tofu_op_mrq(iface, notice, code, 1);
-        break;
-    default:
+    } else {
         /* an error at the remote side of an operation, or a kind of operation
          * that nobody of ours asks a remote notice for */
         tofu_iface_drop(iface, TOFU_LOGGED_REMOTE,
