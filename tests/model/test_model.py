@@ -26,7 +26,8 @@ def test_constants_are_those_of_the_core():
     headers = "".join(
         (CORE / name).read_text()
         for name in (
-            "tofu_am.h", "tofu_internal.h", "tofu_am_recall.c", "tofu_progress.c",
+            "tofu_am.h", "tofu_objects.h", "tofu_internal.h", "tofu_am_recall.c",
+            "tofu_progress.c",
         )
     )
     assert read_constants(headers) == CONSTANTS
