@@ -167,6 +167,7 @@ struct emu_peer {
     /* session mode (emu_session.c) */
     struct emu_session      *session; /* of that VCQ, mapped on first use */
     struct emu_carried_lane *carried; /* lanes of session-mode VCQs towards it */
+    struct emu_carried_told *told;    /* who knows that we carry for it (emu_relay.c) */
     uint64_t                timed_local; /* timed mode: due time of the last local notice */
     struct emu_peer         *next_work;
     bool                    in_work;
@@ -384,6 +385,8 @@ enum { EMU_FD_MEMORY = -1, EMU_FD_CONTROL = -2 };
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
 /* The same by a connection to its service thread, which waits for FD_TIMEOUT_MS at most. */
 int emu_service_fd(int conn, int fd);
+/* Its service thread is to know that this process carries for the VCQ (emu_relay.c). */
+void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id);
 /* The process is the one that we met: it has neither ended nor executed another
  * program, as far as the service thread was told; asks the kernel now and then. */
 bool emu_peer_is_there(struct emu_peer_process *proc);
@@ -508,6 +511,9 @@ int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
  * other lock may be waited for between them. */
 void emu_rehome_hold(void);
 void emu_rehome_release(void);
+/* Another thread of ours begins, or has ended; between emu_rehome_hold and emu_rehome_release,
+ * or in a process that has no service thread. */
+void emu_rehome_beside(bool runs);
 void emu_rehome_fork_prepare(void);
 void emu_rehome_fork_parent(void);
 void emu_rehome_fork_child(void);

@@ -554,6 +554,7 @@ static void forget(void)
     emu_g.shm   = NULL;
     memset(emu_g.vcq, 0, sizeof(emu_g.vcq));
     emu_g.service_running = false;
+    emu_relay_forget();
     atomic_store(&emu_g.ready, false);
 }
 

@@ -48,6 +48,8 @@ void emu_session_fini(struct emu_vcq *vcq);
  * True: when they were given, what it started is to be carried (VCQ locked). */
 EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps);
 EMU_NOINLINE void emu_session_carry(struct emu_vcq *via, struct emu_peer *peer);
+/* Carry on for the VCQ with this ID, if there is anything to be done. */
+void emu_session_go_on(struct emu_vcq *via, uint64_t id);
 /* Free entries of the TOQ */
 uint32_t emu_session_room(const struct emu_vcq *vcq);
 /* Append a Put or NOP to the TOQ; start what has been waited for. */
@@ -58,6 +60,23 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
 /* Nobody carries at this moment: a remote notice may be returned. */
 bool emu_session_idle(struct emu_vcq *vcq);
 size_t emu_session_unread_local(const struct emu_vcq *vcq);
+
+/* ------------------------------------------- who goes on (emu_relay.c) */
+
+/* This process carries for the owner's VCQ: that of the owner is to know, that of a target.
+ * Once each. */
+void emu_relay_owner(struct emu_peer *owner);
+void emu_relay_target(struct emu_peer *owner, struct emu_peer *target);
+void emu_relay_untold(struct emu_peer *owner); /* it is freed */
+/* For the service thread: who is at the other end carries for this VCQ; it has ended; a thread
+ * that went on for it may have ended. */
+void emu_relay_told(int conn, uint64_t id);
+void emu_relay_lost(int conn);
+void emu_relay_reap(void);
+/* The process leaves the job, and has no service thread any more. */
+void emu_relay_stop(void);
+bool emu_relay_ends(void);
+void emu_relay_forget(void); /* in the child of a fork */
 
 /* ------------------------------------------- wire (emu_wire.c) */
 

@@ -7,6 +7,7 @@
  * finds is kept until the VCQ, or the peer, goes away.
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -464,6 +465,7 @@ static void peer_free(struct emu_peer *peer)
         munmap(c->lane, EMU_LANE_SIZE(peer->proc->lane_entries));
         free(c);
     }
+    emu_relay_untold(peer);
     if (peer->session != NULL) {
         munmap(peer->session, EMU_SESSION_SIZE(peer->proc->session_entries));
     }

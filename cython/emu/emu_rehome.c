@@ -229,7 +229,7 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
         next_registered(at, hi, &from, &to);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         emu_rehome_hold();
-        for (; (at < from) && (next_mapping(at, from, &m) == 1); at = m.end) {
+        for (; (at < from) && !emu_rehome_not_alone(threads) && (next_mapping(at, from, &m) == 1); at = m.end) {
             if (m.begin < at) {
                 m.off += at - m.begin;
                 m.begin = at;

@@ -18,7 +18,9 @@ const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi);
 /* The caller's stack is on these pages, or will be. */
 bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
 
-/* emu_rehome_move.c: pages [lo, hi) go to off of the file, which is mapped over them.  Returns
+/* emu_rehome_move.c: no thread was counted, but one of ours has begun since. */
+bool emu_rehome_not_alone(bool threads);
+/* Pages [lo, hi) go to off of the file, which is mapped over them.  Returns
  * where it ended. */
 uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
 /* A mapping of the file is replaced by a private copy, from its begin on; fd -1: there is no

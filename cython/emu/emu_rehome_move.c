@@ -27,6 +27,18 @@ void emu_rehome_release(void)
     pthread_mutex_unlock(&moving);
 }
 
+static bool beside; /* under `moving` */
+
+void emu_rehome_beside(bool runs)
+{
+    beside = runs;
+}
+
+bool emu_rehome_not_alone(bool threads)
+{
+    return !threads && beside;
+}
+
 /* n bytes of the process at `at` go to the file. */
 static bool copy_in(int fd, uintptr_t at, size_t n, uint64_t off)
 {
@@ -55,7 +67,7 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     emu_rehome_hold();
-    while (at < hi) {
+    while ((at < hi) && !emu_rehome_not_alone(threads)) {
         size_t n = (hi - at < CHUNK) ? hi - at : CHUNK;
 
         if (threads && !emu_freeze(at, n)) {

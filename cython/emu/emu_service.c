@@ -11,6 +11,7 @@
  *    atomically against the owner's own instructions.
  */
 #include "emu_armw.h"
+#include "emu_modes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,11 +39,12 @@
 #define BESIDE_TRIES    (100 / ARMW_WAIT_MS)
 #define ASK_EVERY       16 /* calls of emu_peer_is_there; between them the thread tells */
 
-enum request_op { REQUEST_KICK = 1, REQUEST_FD };
+enum request_op { REQUEST_KICK = 1, REQUEST_FD, REQUEST_CARRIES };
 
 struct request {
     uint32_t op;
-    int32_t  fd; /* REQUEST_FD: a descriptor of the receiver, or one of EMU_FD_ */
+    int32_t  fd;     /* REQUEST_FD: a descriptor of the receiver, or one of EMU_FD_ */
+    uint64_t vcq_id; /* REQUEST_CARRIES: for whom the sender does */
 };
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -199,6 +201,9 @@ static bool serve_connection(int conn)
     case REQUEST_FD:
         send_fd(conn, servable_fd(req.fd));
         return true;
+    case REQUEST_CARRIES:
+        emu_relay_told(conn, req.vcq_id);
+        return true;
     default:
         return false;
     }
@@ -283,6 +288,7 @@ static void *service_main(void *arg)
         if (ready < 0) {
             continue;
         }
+        emu_relay_reap();
         if (fds[0].revents) {
             uint64_t count;
             if (read(emu_g.wake_fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
@@ -299,6 +305,7 @@ static void *service_main(void *arg)
         }
         for (unsigned i = nconns; i-- > 0;) {
             if (fds[2 + i].revents && !serve_connection(conns[i])) {
+                emu_relay_lost(conns[i]);
                 close(conns[i]);
                 conns[i] = conns[--nconns];
             }
@@ -369,6 +376,7 @@ void emu_service_stop(void)
         (void)!write(emu_g.wake_fd, &stop, sizeof(stop));
         pthread_join(emu_g.service, NULL);
         emu_g.service_running = false;
+        emu_relay_stop();
     }
 }
 
@@ -453,10 +461,24 @@ static int receive_fd(int conn)
 
 int emu_service_fd(int conn, int fd)
 {
-    struct request req = {REQUEST_FD, fd};
+    struct request req = {REQUEST_FD, fd, 0};
 
     wait_not_for_ever(conn);
     return (send(conn, &req, sizeof(req), MSG_NOSIGNAL) == (ssize_t)sizeof(req)) ? receive_fd(conn) : -1;
+}
+
+void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id)
+{
+    struct request req = {REQUEST_CARRIES, 0, vcq_id};
+    int            conn;
+
+    emu_lock(&emu_g.lock);
+    conn = connection(proc);
+    if (conn >= 0) {
+        (void)!send(conn, &req, sizeof(req), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    emu_unlock(&emu_g.lock);
+    emu_service_wake(); /* it watches the connection from now on */
 }
 
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
@@ -567,7 +589,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                      uint64_t addr, uint64_t *old_p)
 {
     const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
-    struct request        kick = {REQUEST_KICK, 0};
+    struct request        kick = {REQUEST_KICK, 0, 0};
     struct emu_mailbox   *m    = mailbox_claim(peer);
     unsigned              tries = 0;
     int                   code, conn;

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  6u
+#define EMU_SHM_VERSION  7u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -363,7 +363,9 @@ struct emu_session {
     _Atomic uint64_t tcq_read; /* TCQ entries that the owner read or skipped */
     _Atomic uint64_t mrq_written, mrq_read;
     uint64_t         made;     /* the lock exists: it stays when VCQs come and go */
-    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 64];
+    _Atomic uint64_t step;     /* how far the operation under way got: emu_session.h */
+    uint64_t         lane_before, local_before, credit_before;
+    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 96];
     struct emu_session_lane   lane[EMU_SESSION_LANES];
     struct emu_session_slot   toq[EMU_SESSION_TOQ];
     struct emu_session_notice mrq[]; /* session_entries */

@@ -42,14 +42,20 @@ static void filter(int number, unsigned action)
                "the filter: %s", strerror(errno));
 }
 
-/* A child of rank 0 brings rank 1 a Put that starts all num operations, and dies while it reads
- * for the first of them what rank 1 has. */
-static void die_in_the_middle(int num, bool polls_tcq)
+/* What the relay does while its operations are to be carried on */
+enum relay { POLLS_TCQ, POLLS_MRQ, SLEEPS, IS_STOPPED };
+
+/* A child of rank 0 brings rank 1 a Put that starts all num operations, and dies by a system call
+ * that it needs for the first of them. */
+static void die_in_the_middle(int num, enum relay relay, enum conf_kind kind, int deadly)
 {
     static unsigned char expected[SIZE];
     struct conf_vcq      vcq;
     struct conf_mem      mem;
     utofu_stadd_t        stadds[3];
+    volatile uint64_t   *last;
+    uint64_t             before;
+    bool                 polls = relay < SLEEPS;
     pid_t                child = 0;
     int                  status;
 
@@ -68,34 +74,51 @@ static void die_in_the_middle(int num, bool polls_tcq)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     conf_vcq_open(&vcq, 0, (conf_rank == 1) ? SESSION : 0);
-    conf_mem_alloc(&mem, (conf_rank == 1) ? CONF_MEM_ANON : CONF_MEM_MEMFD, SIZE);
+    conf_mem_alloc(&mem, (conf_rank == 1) ? kind : CONF_MEM_MEMFD, SIZE);
     conf_fill(mem.addr, SIZE, (unsigned)conf_rank);
+    last = (volatile uint64_t *)(void *)(mem.addr + SIZE - 8);
     conf_reg_all(&vcq, mem.addr, SIZE, stadds);
     for (int i = 0; (i < num) && (conf_rank == 1); i++) {
         CONF_OK(utofu_put(vcq.hdl, vcq.peer[2], stadds[1], stadds[2], SIZE, i, ALL, CONF_PTR(i + 1)));
     }
+    before = *last;
     conf_barrier();
     if (conf_rank == 0) {
-        filter(SYS_process_vm_readv, SECCOMP_RET_KILL_PROCESS);
+        while (*last == before) { /* what is told by rank 2 */
+        }
+        filter(deadly, SECCOMP_RET_KILL_PROCESS);
         utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], 8, 99, UTOFU_ONESIDED_FLAG_SPS((unsigned)num), NULL);
         _exit(3);
     }
-    conf_barrier(); /* it is dead */
-    if ((conf_rank == 1) && polls_tcq) {
-        CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(1), UTOFU_ERR_TCQ_OTHER);
-        for (int i = 1; i < num; i++) {
+    if (conf_rank == 2) {
+        if (relay == IS_STOPPED) {
+            conf_stop(1);
+        }
+        conf_put_word(&vcq, vcq.peer[0], stadds[2] + SIZE - 8, stadds[0] + SIZE - 8);
+    }
+    if (polls) {
+        conf_barrier(); /* it is dead */
+    }
+    if ((conf_rank == 1) && (relay == POLLS_TCQ)) {
+        for (int i = 0; i < num; i++) {
             CONF_EXPECT_TCQ(&vcq, CONF_PTR(i + 1));
         }
     }
-    for (int i = 1; i < num; i++) {
+    for (int i = 0; (i < num) && ((conf_rank == 2) || polls); i++) {
         CONF_EXPECT_MRQ(&vcq, (conf_rank == 1) ? UTOFU_MRQ_TYPE_LCL_PUT : UTOFU_MRQ_TYPE_RMT_PUT,
                         vcq.peer[3 - conf_rank], i, NULL);
     }
-    if ((conf_rank == 2) || polls_tcq) {
+    if (conf_rank == 2) {
         CONF_EXPECT_QUIET(&vcq);
     }
+    if (!polls) {
+        if ((conf_rank == 2) && (relay == IS_STOPPED)) {
+            conf_continue(1);
+        }
+        conf_barrier();
+    }
     conf_barrier();
-    if ((conf_rank == 2) && (num > 1)) { /* but for what the Put brought */
+    if (conf_rank == 2) { /* but for what the Put brought */
         conf_fill(expected, SIZE, 1);
         CONF_CHECK(!memcmp(mem.addr + 8, expected + 8, SIZE - 8), "what was relayed");
     }
@@ -104,20 +127,36 @@ static void die_in_the_middle(int num, bool polls_tcq)
 }
 
 CONF_TEST("carrier", carrier_dies_tcq, 3,
-          "when who brought a Put dies in its call, the relay finds an error in the TCQ for the operation that "
-          "was under way, and goes on with the rest by polling the TCQ")
+          "when who brought a Put dies in its call, the relay finds all that it was to start carried out, by polling "
+          "the TCQ")
 {
-    die_in_the_middle(3, true);
+    die_in_the_middle(3, POLLS_TCQ, CONF_MEM_ANON, SYS_process_vm_readv);
 }
 
-CONF_TEST("carrier", carrier_dies_mrq, 3, "it also goes on by polling an empty MRQ, and nothing else")
+CONF_TEST("carrier", carrier_dies_mrq, 3, "it also does by polling an empty MRQ, and nothing else")
 {
-    die_in_the_middle(3, false);
+    die_in_the_middle(3, POLLS_MRQ, CONF_MEM_ANON, SYS_process_vm_readv);
 }
 
-CONF_TEST("carrier", carrier_dies_last, 3, "the error is found also when nothing is left to be started")
+CONF_TEST("carrier", carrier_dies_last, 3, "also when nothing but the operation under way is left")
 {
-    die_in_the_middle(1, true);
+    die_in_the_middle(1, POLLS_TCQ, CONF_MEM_ANON, SYS_process_vm_readv);
+}
+
+CONF_TEST("carrier", carrier_dies_relay_asleep, 3, "also when the relay sleeps meanwhile")
+{
+    die_in_the_middle(3, SLEEPS, CONF_MEM_ANON, SYS_process_vm_readv);
+}
+
+CONF_TEST("carrier", carrier_dies_relay_stopped, 3, "also when the relay is stopped before it can notice")
+{
+    die_in_the_middle(3, IS_STOPPED, CONF_MEM_ANON, SYS_process_vm_readv);
+}
+
+CONF_TEST("carrier", carrier_dies_before_the_notice, 3,
+          "also when the data was there already, but not the notice of it (its lane is mapped then)")
+{
+    die_in_the_middle(3, SLEEPS, CONF_MEM_MEMFD, SYS_munmap);
 }
 
 /* ------------------------------------------------------- freed meanwhile */
