@@ -50,15 +50,20 @@ uint32_t tofu_wire_checksum(const void *data, size_t size)
 }
 
 /*
- * rkey, 48 bytes and 16 for each further rail that the md may have:
+ * rkey, 48 bytes and 16 for each further rail that memory of the md may have:
  * 0 magic(4) 4 version(2) 6 flags(2) 8 base(8) 16 length(8) 24 vcq_id(8)
  * 32 stadd(8) 40 rails(2) 42 rails that there is room for(2)
  * 44 checksum(4), of what is before and after it
  * 48 ... of each rail: vcq_id(8) stadd(8); then zeros
  */
+static unsigned tofu_rkey_room(const tofu_md_t *md)
+{
+    return (md->stripe_thresh == SIZE_MAX) ? 0 : md->num_tnis - 1;
+}
+
 size_t tofu_rkey_packed_size(const tofu_md_t *md)
 {
-    return TOFU_RKEY_SIZE + (md->num_tnis - 1) * TOFU_RKEY_RAIL_SIZE;
+    return TOFU_RKEY_SIZE + tofu_rkey_room(md) * TOFU_RKEY_RAIL_SIZE;
 }
 
 static uint32_t tofu_rkey_checksum(const unsigned char *p, unsigned room)
@@ -81,7 +86,7 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
     tofu_wire_put(p + 24, memh->md->vcq_id, 8);
     tofu_wire_put(p + 32, memh->stadd, 8);
     tofu_wire_put(p + 40, memh->num_rails, 2);
-    tofu_wire_put(p + 42, memh->md->num_tnis - 1, 2);
+    tofu_wire_put(p + 42, tofu_rkey_room(memh->md), 2);
     for (i = 0; i < memh->num_rails; ++i) {
         tofu_wire_put(p + 48 + i * TOFU_RKEY_RAIL_SIZE,
                       memh->md->rail[memh->rail[i].rail].vcq_id, 8);
@@ -89,7 +94,7 @@ void tofu_mkey_pack(const tofu_mem_t *memh, void *buffer)
     }
     used = 48 + i * TOFU_RKEY_RAIL_SIZE;
     memset(p + used, 0, tofu_rkey_packed_size(memh->md) - used);
-    tofu_wire_put(p + 44, tofu_rkey_checksum(p, memh->md->num_tnis - 1), 4);
+    tofu_wire_put(p + 44, tofu_rkey_checksum(p, tofu_rkey_room(memh->md)), 4);
 }
 
 tofu_status_t tofu_rkey_unpack(const void *buffer, size_t size,

@@ -135,6 +135,9 @@ static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struc
     }
     c->mapped = emu_region_direct(r, off, d->length);
     if (c->mapped) {
+        if (!emu_target_is_there(c->peer, r, off, d->length)) {
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
         c->value = emu_armw_direct(EMU_DESC_ARMW_OP(d), d->length, (void *)(r->base + off), d->operand, d->compare);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
     }

@@ -2,7 +2,8 @@
 /*
  * emu_local.c - memory of this process that was unmapped though it is registered.
  *
- * A network interface reports it (TCQ_MEMORY, MRQ_LCL_MEMORY).  A copy by the kernel fails,
+ * A network interface reports it (TCQ_MEMORY, MRQ_LCL_MEMORY; MRQ_RMT_MEMORY, when the
+ * process is the target as well).  A copy by the kernel fails,
  * and which side it was is asked then.  Before a copy of our own the strict mode asks,
  * for the price of a system call; elsewhere such a copy ends as any use of that memory would.
  */
@@ -33,4 +34,9 @@ bool emu_local_is_there(const void *addr, size_t n)
 int emu_local_blame(int code, int local_code, const void *addr, size_t n)
 {
     return ((code == UTOFU_ERR_MRQ_RMT_MEMORY) && !emu_local_is_there(addr, n)) ? local_code : code;
+}
+
+bool emu_target_is_there(const struct emu_peer *peer, const struct emu_region *r, uint64_t off, size_t n)
+{
+    return !emu_g.env.strict || !peer->proc->self || emu_local_is_there((const void *)(r->base + off), n);
 }

@@ -166,6 +166,9 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
     }
     op->carried.mapped = emu_region_direct(r, EMU_STADD_OFF(op->desc.rmt_stadd), op->desc.length);
     if (op->carried.mapped) {
+        if (!emu_target_is_there(peer, r, EMU_STADD_OFF(op->desc.rmt_stadd), op->desc.length)) {
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
         atomic_thread_fence(memory_order_acquire);
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
         return emu_fault_seen ? emu_region_cut_off(peer, r) : emu_region_still(r);
@@ -175,13 +178,16 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
 }
 
 /* Bytes of the cache lines around a padded piggyback become undefined (2.2.11). */
-static void pad(const struct emu_desc *d, const struct emu_region *r)
+static void pad(const struct emu_desc *d, const struct emu_peer *peer, const struct emu_region *r)
 {
     uint64_t from = EMU_STADD_OFF(d->rmt_stadd), to = from + d->length, begin = from / LINE * LINE;
     uint64_t end = (to + LINE - 1) / LINE * LINE;
 
     begin = (begin > r->dbegin) ? begin : r->dbegin;
     end   = (end < r->dbegin + r->dspan) ? end : r->dbegin + r->dspan;
+    if (!emu_target_is_there(peer, r, begin, end - begin)) {
+        return; /* the neighbouring page is not there, and nobody can look at it */
+    }
     memset((char *)r->base + begin, POISON, from - begin);
     memset((char *)r->base + to, POISON, end - to);
 }
@@ -202,8 +208,11 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
     }
     op->carried.mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
     if (op->carried.mapped) {
+        if (!emu_target_is_there(peer, r, EMU_STADD_OFF(d->rmt_stadd) + from, to - from)) {
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
+        }
         if (w->strict && (d->kind == EMU_OP_PIGGYBACK) && (d->flags & UTOFU_ONESIDED_FLAG_PADDING) && (from == 0)) {
-            pad(d, r);
+            pad(d, peer, r);
         }
         emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
         return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;

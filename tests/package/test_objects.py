@@ -197,6 +197,17 @@ def test_another_domains_memory_is_refused(loop):
 # ---------------------------------------------------------------- addresses
 
 
+def test_keys_without_rails_are_short():
+    """Nobody stripes, so there is nothing to say of further TNIs."""
+    data = bytearray(1 << 20)
+    for thresh, length in ((0, 48 + 5 * 16), (2 * sys.maxsize + 1, 48)):
+        with MemoryDomain(stripe_thresh=thresh) as md, md.reg(data) as memory:
+            packed = memory.pack_rkey()
+            assert len(packed) == length == md.query()["rkey_packed_size"]
+            with RemoteKey(packed):
+                pass
+
+
 def test_damaged_keys_and_addresses_are_refused(loop):
     _, iface, _, memory, _ = loop
     for good, make in (

@@ -83,3 +83,41 @@ CONF_TEST("unmapped", unmapped_timed, 2, "and in the timed mode")
     unmapped(CONF_MEM_ANON, 8192, false);
     unmapped(CONF_MEM_ANON, 8 << 20, false);
 }
+
+CONF_TEST("unmapped", unmapped_own_target, 1,
+          "in the strict mode it is reported of the remote side when that is the process itself")
+{
+    struct conf_vcq vcq;
+    struct conf_mem mem, hole;
+    utofu_stadd_t   here, there;
+    uint64_t        word = 5;
+
+    setenv("UTOFU_EMU_STRICT", "1", 1);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 8192);
+    conf_mem_alloc(&hole, CONF_MEM_ANON, 8192);
+    memset(mem.addr, 1, 8192);
+    memset(hole.addr, 2, 8192);
+    here  = conf_reg(&vcq, mem.addr, 8192, 0);
+    there = conf_reg(&vcq, hole.addr, 8192, 0);
+    conf_put_word(&vcq, vcq.id, here, there); /* so that nothing comes where the hole is */
+    CONF_CHECK(munmap(hole.addr + 4096, 4096) == 0, "munmap");
+    CONF_OK(utofu_put(vcq.hdl, vcq.id, here, there, 8192, 1, CONF_LMRQ, NULL));
+    CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 1, UTOFU_ERR_MRQ_RMT_MEMORY);
+    CONF_OK(utofu_get(vcq.hdl, vcq.id, here, there, 8192, 2, CONF_LMRQ, NULL));
+    CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.id, 2, UTOFU_ERR_MRQ_RMT_MEMORY);
+    CONF_OK(utofu_put_piggyback(vcq.hdl, vcq.id, &word, there + 4096, 8, 3, CONF_LMRQ, NULL));
+    CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 3, UTOFU_ERR_MRQ_RMT_MEMORY);
+    CONF_OK(utofu_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_ADD, 1, there + 4096, 4, CONF_LMRQ, NULL));
+    CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_ARMW, vcq.id, 4, UTOFU_ERR_MRQ_RMT_MEMORY);
+    /* beside it there is something, and padding reaches no further */
+    CONF_OK(utofu_put_piggyback(vcq.hdl, vcq.id, &word, there + 4096 - 8, 8, 5, CONF_LMRQ | UTOFU_ONESIDED_FLAG_PADDING,
+                                NULL));
+    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 5, NULL);
+    CONF_CHECK(!memcmp(hole.addr + 4096 - 8, &word, 8), "what was put beside the hole");
+    CONF_EXPECT_QUIET(&vcq);
+    conf_dereg(&vcq, there);
+    conf_dereg(&vcq, here);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
