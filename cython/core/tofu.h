@@ -158,6 +158,8 @@ enum {
     TOFU_MEM_READ_ONLY = 1, /* remote and local peers only read it */
     TOFU_MEM_EXCLUSIVE = 2, /* tofu_mem_reg: shared with no other handle, so that
                                its keys can be invalidated at any time */
+    TOFU_MEM_AS_IT_IS  = 8, /* tofu_mem_reg, with EXCLUSIVE: READ_ONLY where the pages
+                               can't be written, for callers who don't know */
     TOFU_MEM_MOVABLE   = 4  /* tofu_mem_reg: peers reach it often, and for long.  The
                                emulator may spend some 0.5 ms/MiB here, and as much
                                at dereg, to move the pages to where peers can map
@@ -432,6 +434,8 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
                                    const tofu_iov_t *iov, size_t iovcnt);
 intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
                           void *arg);
+/* With a completion it returns INPROGRESS, or a failure: the completion is called in
+ * progress, also where the buffers are free at once. */
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
                                unsigned header_length, const tofu_iov_t *iov,
                                size_t iovcnt, tofu_completion_t *comp);

@@ -571,6 +571,26 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
                    status;
 }
 
+/* A message was taken, and the user's buffers are free already.  He is told in progress all the
+ * same, as by network interfaces: there are users (Open MPI's btl/uct) that send again what
+ * did not return INPROGRESS. */
+static tofu_status_t tofu_am_complete_later(tofu_ep_t *ep,
+                                            tofu_completion_t *comp)
+{
+    tofu_op_t *op = (comp == NULL) ? NULL :
+                                     tofu_op_alloc(ep->iface, TOFU_OP_AM_ZCOPY);
+
+    if (op == NULL) {
+        return TOFU_OK;
+    }
+    op->peer      = ep->peer;
+    op->comp      = comp;
+    op->am.bounce = NULL;
+    tofu_op_count(ep->iface, ep, op);
+    tofu_op_defer(op);
+    return TOFU_INPROGRESS;
+}
+
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
                                unsigned header_length, const tofu_iov_t *iov,
                                size_t iovcnt, tofu_completion_t *comp)
@@ -591,16 +611,18 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (status != TOFU_OK) {
-        return tofu_am_early_iov(ep, status, id, header, header_length, iov,
-                                 iovcnt);
+        status = tofu_am_early_iov(ep, status, id, header, header_length, iov,
+                                   iovcnt);
+        return (status == TOFU_OK) ? tofu_am_complete_later(ep, comp) : status;
     }
     if (header_length > 0) {
         memcpy(bounce->buffer, header, header_length);
     }
     if ((size_t)total <= TOFU_AM_COPY_MAX) {
         tofu_am_iov_copy(bounce->buffer + header_length, iov, iovcnt);
-        return tofu_am_send_bounce(ep, id, bounce,
-                                   header_length + (size_t)total);
+        status = tofu_am_send_bounce(ep, id, bounce,
+                                     header_length + (size_t)total);
+        return (status == TOFU_OK) ? tofu_am_complete_later(ep, comp) : status;
     }
     return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
                                comp);

@@ -351,6 +351,9 @@ unsigned tofu_iface_serve_turns(tofu_iface_t *iface);
 static inline tofu_status_t tofu_ep_starve(tofu_ep_t *ep, unsigned reason)
 {
     ep->starved |= (uint8_t)reason;
+    if ((reason & TOFU_STARVED_TOQ) && !ep->iface->in_turns) {
+        ep->iface->work |= TOFU_WORK_REFUSED;
+    }
     return TOFU_ERR_NO_RESOURCE;
 }
 

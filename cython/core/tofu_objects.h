@@ -425,7 +425,10 @@ enum {
     TOFU_WORK_TURNS  = 2,
     TOFU_WORK_AM     = 4, /* tofu_am_progress has something to do */
     TOFU_WORK_LANES  = 8, /* something is in flight on a lane */
-    TOFU_WORK_LOST   = 16 /* peers of it or of a lane have iface->lost */
+    TOFU_WORK_LOST   = 16, /* peers of it or of a lane have iface->lost */
+    TOFU_WORK_REFUSED = 32 /* there was no room to post.  That there is some is no event, so
+                              progress counts as one that it is worth another try: there are
+                              users that wait for it to count something */
 };
 
 enum {

@@ -181,6 +181,10 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_more(tofu_iface_t *iface,
     } else {
         count += tofu_tcq_reap(iface);
     }
+    if (iface->work & TOFU_WORK_REFUSED) {
+        iface->work &= ~(uint32_t)TOFU_WORK_REFUSED;
+        ++count;
+    }
     if (iface->work & TOFU_WORK_LANES) {
         count += tofu_lanes_progress(iface);
     }

@@ -223,11 +223,17 @@ static tofu_status_t tofu_reg_create(tofu_md_t *md, void *address,
     memh->md      = md;
     memh->address = address;
     memh->length  = length;
-    memh->flags   = flags;
+    memh->flags   = flags & ~(unsigned)TOFU_MEM_AS_IT_IS;
     memh->arena   = arena;
     memh->refs    = 1;
     tofu_reg_choose(md, memh);
     ret = tofu_reg_told(md, md->vcq, memh, &memh->stadd);
+    if ((ret == UTOFU_ERR_INVALID_ADDRESS) && (flags & TOFU_MEM_AS_IT_IS)) {
+        flags |= TOFU_MEM_READ_ONLY;
+        memh->flags |= TOFU_MEM_READ_ONLY;
+        tofu_reg_choose(md, memh);
+        ret = tofu_reg_told(md, md->vcq, memh, &memh->stadd);
+    }
     if (ret != UTOFU_SUCCESS) {
         status = tofu_status_from_code(ret);
         tofu_error("utofu_reg_mem(%p, %zu bytes%s) on VCQ %#llx: %s", address,
@@ -264,7 +270,7 @@ tofu_status_t tofu_mem_reg(tofu_md_t *md, void *address, size_t length,
     if ((length == 0) || (length > TOFU_MAX_ZCOPY) || (address == NULL) ||
         ((uintptr_t)address + length < (uintptr_t)address) ||
         (flags & ~(unsigned)(TOFU_MEM_READ_ONLY | TOFU_MEM_EXCLUSIVE |
-                             TOFU_MEM_MOVABLE))) {
+                             TOFU_MEM_MOVABLE | TOFU_MEM_AS_IT_IS))) {
         tofu_error("can't register %zu bytes at %p with flags %#x", length,
                    address, flags);
         return TOFU_ERR_INVALID_PARAM;

@@ -244,6 +244,7 @@ typedef struct uct_utofu_iface_config {
     unsigned long      tx_notified;
     unsigned long      am_polled;
     int                strong_order;
+    int                early_complete;
     int                stats;
     double             bandwidth;       /* bytes per second */
     double             latency;         /* seconds */

@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[8];
-static ucs_config_field_t uct_utofu_iface_config_table[14];
+static ucs_config_field_t uct_utofu_iface_config_table[15];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -211,6 +211,13 @@ static void uct_utofu_config_init(void)
          "the order in which they were posted and the last byte of a put is "
          "written last, without a fence. All other operations always are.",
          offsetof(uct_utofu_iface_config_t, strong_order), yesno},
+
+        {"EARLY_COMPLETE", "y",
+         "Look once, after a zcopy or a fetching atomic was posted, whether it is "
+         "done: then it returns OK, which shortens it where memory is near. \"n\" "
+         "is for programs that know only completion in progress, as network "
+         "interfaces have it.",
+         offsetof(uct_utofu_iface_config_t, early_complete), yesno},
 
         {"STATS", "n",
          "Print counters of the interface to the standard error when it is "

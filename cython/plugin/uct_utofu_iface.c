@@ -540,7 +540,8 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
         }
         core_config->am_polled = (unsigned)config->am_polled;
     }
-    core_config->strong_order = config->strong_order;
+    core_config->strong_order   = config->strong_order;
+    core_config->early_complete = config->early_complete;
     if (!UCS_CONFIG_DBL_IS_AUTO(config->wakeup_timer)) {
         if (!(config->wakeup_timer >= 1e-6) || (config->wakeup_timer > 0.1)) {
             uct_utofu_error("UCX_UTOFU_WAKEUP_TIMER: it can be 1us to 100ms");

@@ -198,10 +198,12 @@ static ucs_status_t uct_utofu_mem_reg(uct_md_h tl_md, void *address,
     }
 
     /* Whether a key of it will have to be invalidated is not told now, and UCX
-     * keeps registrations itself: nothing is lost by sharing none. */
+     * keeps registrations itself: nothing is lost by sharing none.  UCP asks for every
+     * access, also to memory that is only sent from and can't be written. */
     uct_utofu_log_hide_errors = !!(flags & UCT_MD_MEM_FLAG_HIDE_ERRORS);
     status = tofu_mem_reg(md->md, address, length,
                           uct_utofu_mem_flags(flags) | TOFU_MEM_EXCLUSIVE |
+                          TOFU_MEM_AS_IT_IS |
                           (uct_utofu_mem_is_lasting(flags) ? TOFU_MEM_MOVABLE :
                                                              0),
                           &memh);

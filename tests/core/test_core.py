@@ -24,7 +24,7 @@ CASES = {
     "credit": ["table_full", "quick_sender", "second_waiter"],
     "flow": [
         "pending", "first", "first_few", "fair", "replies", "nested", "no_handler",
-        "churn", "two_ifaces",
+        "churn", "two_ifaces", "refused",
     ],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
@@ -87,6 +87,7 @@ ENVIRONMENT = {
     "storm4": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},
     "narrow": {"POLLED_SLOTS": "4"},
     "parts": {"UTOFU_NUM_MRQ_ENTRIES": "2Ki"},
+    "refused": {"UTOFU_EMU_FAULT": "toq=4"},
 }
 
 

@@ -41,6 +41,15 @@ def test_on_shared_vcqs(program, name, arguments):
             UCX_KEEPALIVE_INTERVAL="100ms")
 
 
+@pytest.mark.parametrize("size", ["3000", "20000", "1000000"])
+@pytest.mark.parametrize("scheme", ["get_zcopy", "put_zcopy", "am"])
+@pytest.mark.parametrize("strict", ["0", "1"])
+def test_read_only(program, size, scheme, strict):
+    """Memory that can't be written can be sent from, though UCP asks for every access."""
+    program("ucp_read_only", size, UCX_RNDV_SCHEME=scheme, UCX_RNDV_THRESH="10000",
+            UTOFU_EMU_STRICT=strict)
+
+
 @pytest.mark.parametrize("mode", ["closed", "killed"])
 def test_sockaddr(program, mode, tmp_path):
     """The tcp connection manager connects; the messages go over this transport, as
