@@ -228,7 +228,8 @@ typedef struct tofu_iface_config {
                                      (default 0); all else has it always */
     int           early_complete; /* look once, after posting put_zcopy, get_zcopy
                                      or a fetching atomic, whether it is done:
-                                     then it returns TOFU_OK (default 1).  A get of
+                                     then it returns TOFU_OK, as an am_zcopy does
+                                     whose data was copied (default 1).  A get of
                                      4096 bytes and more is not looked at: UCP's
                                      users rely on it to complete in progress */
     unsigned      wakeup_timer_us; /* how long an armed event descriptor sleeps
@@ -434,8 +435,8 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
                                    const tofu_iov_t *iov, size_t iovcnt);
 intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
                           void *arg);
-/* With a completion it returns INPROGRESS, or a failure: the completion is called in
- * progress, also where the buffers are free at once. */
+/* A short message is copied and returns OK, the completion is not called; without
+ * early_complete it is, in progress. */
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
                                unsigned header_length, const tofu_iov_t *iov,
                                size_t iovcnt, tofu_completion_t *comp);

@@ -47,7 +47,8 @@ tofu_status_t tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t i
                                   unsigned length);
 tofu_status_t tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
                                 const void *header, unsigned header_length,
-                                const tofu_iov_t *iov, size_t iovcnt);
+                                const tofu_iov_t *iov, size_t iovcnt,
+                                tofu_completion_t *comp);
 intptr_t tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
                              tofu_pack_cb_t pack, void *arg);
 

@@ -32,8 +32,10 @@ static tofu_bounce_t *tofu_am_early_begin(tofu_ep_t *ep, tofu_status_t status,
     return tofu_am_bounce(ep);
 }
 
+/* comp: called when it was sent; the user's memory is free already */
 static tofu_status_t tofu_am_early_end(tofu_ep_t *ep, uint8_t id,
-                                       tofu_bounce_t *bounce, size_t length)
+                                       tofu_bounce_t *bounce, size_t length,
+                                       tofu_completion_t *comp)
 {
     tofu_iface_t *iface = ep->iface;
     tofu_op_t    *op    = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
@@ -43,11 +45,11 @@ static tofu_status_t tofu_am_early_end(tofu_ep_t *ep, uint8_t id,
         return TOFU_ERR_NO_MEMORY;
     }
     op->peer   = ep->peer;
-    op->comp   = NULL; /* the user's memory is free already */
+    op->comp   = comp;
     op->flags |= TOFU_OP_EARLY;
     ++iface->am->early;
     tofu_am_queue(ep, id, op, bounce, length);
-    return TOFU_OK;
+    return (comp != NULL) ? TOFU_INPROGRESS : TOFU_OK;
 }
 
 tofu_status_t
@@ -65,13 +67,13 @@ tofu_am_early_short(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
     if (length > 0) {
         memcpy(message + sizeof(header), payload, length);
     }
-    return tofu_am_early_end(ep, id, bounce, sizeof(header) + length);
+    return tofu_am_early_end(ep, id, bounce, sizeof(header) + length, NULL);
 }
 
 tofu_status_t
 tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
                   const void *header, unsigned header_length,
-                  const tofu_iov_t *iov, size_t iovcnt)
+                  const tofu_iov_t *iov, size_t iovcnt, tofu_completion_t *comp)
 {
     tofu_bounce_t *bounce = tofu_am_early_begin(ep, status, id);
     char          *payload, *end;
@@ -84,7 +86,7 @@ tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
         memcpy(payload, header, header_length);
     }
     end = tofu_am_iov_copy(payload + header_length, iov, iovcnt);
-    return tofu_am_early_end(ep, id, bounce, (size_t)(end - payload));
+    return tofu_am_early_end(ep, id, bounce, (size_t)(end - payload), comp);
 }
 
 intptr_t
@@ -104,6 +106,6 @@ tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
         tofu_am_bounce_put(ep->iface, bounce);
         return TOFU_ERR_INVALID_PARAM;
     }
-    status = tofu_am_early_end(ep, id, bounce, length);
+    status = tofu_am_early_end(ep, id, bounce, length, NULL);
     return (status == TOFU_OK) ? (intptr_t)length : (intptr_t)status;
 }

@@ -361,14 +361,14 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
         status = tofu_am_large_begin(ep, id, &bounce);
         return (status == TOFU_OK) ?
                        tofu_am_send_bounce(ep, id, bounce, 0) :
-                       tofu_am_early_iov(ep, status, id, NULL, 0, iov, 0);
+                       tofu_am_early_iov(ep, status, id, NULL, 0, iov, 0, NULL);
     }
     if (id >= TOFU_AM_ID_MAX) {
         return tofu_am_id_error(id);
     }
     status = tofu_am_enter(ep, TOFU_AM_SMALL);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return tofu_am_early_iov(ep, status, id, NULL, 0, iov, iovcnt);
+        return tofu_am_early_iov(ep, status, id, NULL, 0, iov, iovcnt, NULL);
     }
     tofu_am_iov_copy(message, iov, iovcnt);
     return tofu_am_post_small(ep, id, message, (unsigned)total);
@@ -571,24 +571,43 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
                    status;
 }
 
-/* A message was taken, and the user's buffers are free already.  He is told in progress all the
- * same, as by network interfaces: there are users (Open MPI's btl/uct) that send again what
+/* Nothing is to be complete at once: there are users (Open MPI's btl/uct) that send again what
  * did not return INPROGRESS. */
-static tofu_status_t tofu_am_complete_later(tofu_ep_t *ep,
-                                            tofu_completion_t *comp)
+static inline int tofu_am_is_late(const tofu_ep_t *ep, const tofu_completion_t *comp)
 {
-    tofu_op_t *op = (comp == NULL) ? NULL :
-                                     tofu_op_alloc(ep->iface, TOFU_OP_AM_ZCOPY);
+    return (comp != NULL) && !ep->iface->config.early_complete;
+}
+
+/* All of the message is in the bounce buffer, and the user's buffers are free already, but he
+ * is told in progress. */
+static tofu_status_t tofu_am_zcopy_copied(tofu_ep_t *ep, uint8_t id,
+                                          tofu_bounce_t *bounce, size_t length,
+                                          tofu_completion_t *comp)
+{
+    tofu_iface_t  *iface = ep->iface;
+    tofu_op_t     *op    = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
+    tofu_status_t status;
 
     if (op == NULL) {
-        return TOFU_OK;
+        tofu_am_bounce_put(iface, bounce);
+        return TOFU_ERR_NO_MEMORY;
     }
     op->peer      = ep->peer;
     op->comp      = comp;
-    op->am.bounce = NULL;
-    tofu_op_count(ep->iface, ep, op);
-    tofu_op_defer(op);
-    return TOFU_INPROGRESS;
+    op->am.bounce = bounce;
+    status = tofu_am_post_large(iface, ep->chan, id, bounce, length,
+                                tofu_cbdata(op, TOFU_CB_OP));
+    if (status == TOFU_OK) {
+        op->rounds = 1;
+        tofu_op_count(iface, ep, op);
+        tofu_am_sent_large(ep);
+        return TOFU_INPROGRESS;
+    }
+    tofu_op_free(op);
+    tofu_am_bounce_put(iface, bounce);
+    return (status == TOFU_ERR_NO_RESOURCE) ?
+                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                   status;
 }
 
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
@@ -611,18 +630,19 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (status != TOFU_OK) {
-        status = tofu_am_early_iov(ep, status, id, header, header_length, iov,
-                                   iovcnt);
-        return (status == TOFU_OK) ? tofu_am_complete_later(ep, comp) : status;
+        return tofu_am_early_iov(ep, status, id, header, header_length, iov,
+                                 iovcnt, tofu_am_is_late(ep, comp) ? comp : NULL);
     }
     if (header_length > 0) {
         memcpy(bounce->buffer, header, header_length);
     }
     if ((size_t)total <= TOFU_AM_COPY_MAX) {
         tofu_am_iov_copy(bounce->buffer + header_length, iov, iovcnt);
-        status = tofu_am_send_bounce(ep, id, bounce,
-                                     header_length + (size_t)total);
-        return (status == TOFU_OK) ? tofu_am_complete_later(ep, comp) : status;
+        return tofu_am_is_late(ep, comp) ?
+                       tofu_am_zcopy_copied(ep, id, bounce,
+                                            header_length + (size_t)total, comp) :
+                       tofu_am_send_bounce(ep, id, bounce,
+                                           header_length + (size_t)total);
     }
     return tofu_am_zcopy_parts(ep, id, bounce, header_length, iov, iovcnt,
                                comp);

@@ -214,9 +214,9 @@ static void uct_utofu_config_init(void)
 
         {"EARLY_COMPLETE", "y",
          "Look once, after a zcopy or a fetching atomic was posted, whether it is "
-         "done: then it returns OK, which shortens it where memory is near. \"n\" "
-         "is for programs that know only completion in progress, as network "
-         "interfaces have it.",
+         "done: then it returns OK, which shortens it where memory is near; so "
+         "does a short zcopy message, whose data is copied. \"n\" is for programs "
+         "that know only completion in progress, as network interfaces have it.",
          offsetof(uct_utofu_iface_config_t, early_complete), yesno},
 
         {"STATS", "n",

@@ -20,7 +20,7 @@ CYTHON = HERE.parents[1] / "cython"
 CASES = {
     "rma": ["put_get", "iov_split", "big", "atomics", "early", "late", "nothing"],
     "memory": ["refusals", "memory", "threads"],
-    "am": ["lengths", "empty", "places", "storm2", "storm4", "sleeper", "crowd"],
+    "am": ["lengths", "empty", "early", "late", "places", "storm2", "storm4", "sleeper", "crowd"],
     "credit": ["table_full", "quick_sender", "second_waiter"],
     "flow": [
         "pending", "first", "first_few", "fair", "replies", "nested", "no_handler",

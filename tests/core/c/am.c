@@ -256,6 +256,23 @@ static size_t pack_nothing(void *dest, void *arg)
     return 0;
 }
 
+static unsigned late_seen;
+
+static int8_t on_late(void *arg, void *data, size_t length, unsigned flags)
+{
+    const char *bytes = data;
+    size_t     i;
+
+    (void)arg;
+    (void)flags;
+    CHECK_EQ(length, (late_seen % 2) ? 16u : 64u);
+    for (i = 0; i < length; ++i) {
+        CHECK_EQ(bytes[i], (char)late_seen);
+    }
+    ++late_seen;
+    return 0;
+}
+
 static void empty(struct ctx *ctx)
 {
     struct done done;
@@ -282,6 +299,55 @@ static void empty(struct ctx *ctx)
     }
     core_barrier(ctx);
     core_close(ctx);
+}
+
+/* Short messages are complete at once, or, where that is not wanted, in progress: the first,
+ * which waits for its slot, and others.  The data is taken before the call returns. */
+static void taken(struct ctx *ctx, int early)
+{
+    struct done         done[8];
+    tofu_mem_t          *memh;
+    tofu_iov_t          iov;
+    char                *buffer;
+    unsigned            i;
+
+    core_early = early;
+    core_open(ctx, NULL, 0);
+    memh = open_buffer(ctx, &buffer);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 0, on_late, NULL));
+    core_barrier(ctx);
+    for (i = 0; (i < 8) && (ctx->rank == 0); ++i) {
+        memset(buffer, (int)i, 64);
+        iov = (tofu_iov_t){buffer, (i % 2) ? 16 : 64, memh, 0, 1};
+        done_init(&done[i]);
+        CHECK_EQ(RETRY(ctx, tofu_ep_am_zcopy(ctx->ep[1], 0, NULL, 0, &iov, 1,
+                                             &done[i].comp)),
+                 early ? TOFU_OK : TOFU_INPROGRESS);
+        memset(buffer, 0xee, 64);
+    }
+    for (i = 0; (i < 8) && (ctx->rank == 0); ++i) {
+        CHECK_OK(early ? TOFU_OK : done_wait(ctx, &done[i]));
+    }
+    if (ctx->rank == 0) {
+        core_flush(ctx, ctx->ep[1]);
+    }
+    for (i = 0; (i < 8) && (ctx->rank == 0); ++i) {
+        CHECK_EQ(done[i].called, !early);
+    }
+    PROGRESS_UNTIL(ctx, 10, (ctx->rank == 0) || (late_seen == 8));
+    core_barrier(ctx);
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
+static void early(struct ctx *ctx)
+{
+    taken(ctx, 1);
+}
+
+static void late(struct ctx *ctx)
+{
+    taken(ctx, 0);
 }
 
 /* Random messages between all pairs at once. */
@@ -446,6 +512,8 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"lengths", 2, 60, lengths, 0},
         {"empty", 2, 30, empty, 0},
+        {"early", 2, 30, early, 0},
+        {"late", 2, 30, late, 0},
         {"places", 1, 30, places, 0},
         {"storm2", 2, 60, storm, 0},
         {"storm4", 4, 90, storm, 0},
