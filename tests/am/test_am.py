@@ -57,13 +57,15 @@ def test_idle_peers(processes, job, plain):
 
     AM_IDLE_PEERS=10000 takes two minutes: 24 processes, 10,000 ifaces.
     """
-    one = instructions(processes, f"{job}-1", plain, 1)
     number = int(os.environ.get("AM_IDLE_PEERS", "400"))
-    many = instructions(processes, f"{job}-n", plain, number)
-    assert abs(many[0] - one[0]) <= one[0] / 100
-    assert abs(many[1] - one[1]) <= one[1] / 100
-    # the emulator too: it looks at the lane that spoke last
-    assert abs(many[2] - one[2]) <= one[2] / 20
+    for attempt in "abc":  # something may come late, of what was sent before
+        one = instructions(processes, f"{job}-1{attempt}", plain, 1)
+        many = instructions(processes, f"{job}-n{attempt}", plain, number)
+        more = [abs(of_many - of_one) / of_one for of_one, of_many in zip(one, many, strict=True)]
+        # the emulator too: it looks at the lane that spoke last
+        if more[0] <= 0.01 and more[1] <= 0.01 and more[2] <= 0.05:
+            return
+    pytest.fail(f"{one} with one peer, {many} with {number}")
 
 
 @pytest.mark.timeout(150)
