@@ -532,6 +532,8 @@ static tofu_status_t tofu_am_keep(tofu_ep_t *ep, uint8_t id, tofu_op_t *op,
     return TOFU_INPROGRESS;
 }
 
+/* With an operation, which is complete in progress.  iov NULL: all of the message is in the
+ * bounce buffer. */
 static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
                                          tofu_bounce_t *bounce,
                                          size_t header_length,
@@ -551,8 +553,14 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
     op->peer      = ep->peer;
     op->comp      = comp;
     op->am.bounce = bounce;
-    status = tofu_am_post_parts(ep, id, op, bounce, header_length, iov, iovcnt,
-                                &begun);
+    if (iov == NULL) {
+        begun  = 0;
+        status = tofu_am_post_large(iface, ep->chan, id, bounce, header_length,
+                                    tofu_cbdata(op, TOFU_CB_OP));
+    } else {
+        status = tofu_am_post_parts(ep, id, op, bounce, header_length, iov,
+                                    iovcnt, &begun);
+    }
     if (status == TOFU_OK) {
         op->rounds = 1;
         tofu_op_count(iface, ep, op);
@@ -576,38 +584,6 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
 static inline int tofu_am_is_late(const tofu_ep_t *ep, const tofu_completion_t *comp)
 {
     return (comp != NULL) && !ep->iface->config.early_complete;
-}
-
-/* All of the message is in the bounce buffer, and the user's buffers are free already, but he
- * is told in progress. */
-static tofu_status_t tofu_am_zcopy_copied(tofu_ep_t *ep, uint8_t id,
-                                          tofu_bounce_t *bounce, size_t length,
-                                          tofu_completion_t *comp)
-{
-    tofu_iface_t  *iface = ep->iface;
-    tofu_op_t     *op    = tofu_op_alloc(iface, TOFU_OP_AM_ZCOPY);
-    tofu_status_t status;
-
-    if (op == NULL) {
-        tofu_am_bounce_put(iface, bounce);
-        return TOFU_ERR_NO_MEMORY;
-    }
-    op->peer      = ep->peer;
-    op->comp      = comp;
-    op->am.bounce = bounce;
-    status = tofu_am_post_large(iface, ep->chan, id, bounce, length,
-                                tofu_cbdata(op, TOFU_CB_OP));
-    if (status == TOFU_OK) {
-        op->rounds = 1;
-        tofu_op_count(iface, ep, op);
-        tofu_am_sent_large(ep);
-        return TOFU_INPROGRESS;
-    }
-    tofu_op_free(op);
-    tofu_am_bounce_put(iface, bounce);
-    return (status == TOFU_ERR_NO_RESOURCE) ?
-                   tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
-                   status;
 }
 
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
@@ -639,8 +615,9 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     if ((size_t)total <= TOFU_AM_COPY_MAX) {
         tofu_am_iov_copy(bounce->buffer + header_length, iov, iovcnt);
         return tofu_am_is_late(ep, comp) ?
-                       tofu_am_zcopy_copied(ep, id, bounce,
-                                            header_length + (size_t)total, comp) :
+                       tofu_am_zcopy_parts(ep, id, bounce,
+                                           header_length + (size_t)total, NULL,
+                                           0, comp) :
                        tofu_am_send_bounce(ep, id, bounce,
                                            header_length + (size_t)total);
     }
