@@ -246,6 +246,7 @@ struct emu_vcq {
     uint32_t             empty_polls; /* since then */
     uint32_t             sent;   /* tcq_tail - toq_left at the last notice: */
     bool                 stream; /* nothing was posted between the last two */
+    bool                 bets;   /* on the next notice: see utofu_poll_mrq */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];
     struct emu_peer      *peers;
@@ -583,8 +584,9 @@ EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
 
 void emu_wire_yield(struct emu_vcq *vcq); /* emu_wire.c */
 
-/* emu_processor.c: is it better to wait a little between looks at one word? */
-extern bool emu_looks_apart;
+/* emu_processor.c: is it better to wait a little between looks at one word; better still,
+ * to bet that it is there (tofu_bet.h)? */
+extern bool emu_looks_apart, emu_looks_bet;
 
 EMU_INLINE void emu_vcq_lock(struct emu_vcq *vcq)
 {

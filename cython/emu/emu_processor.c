@@ -2,14 +2,18 @@
 /* emu_processor.c - what depends on the processor that this runs on. */
 #include "emu_copy.h"
 
+#include "tofu_bet.h"
+
 bool emu_has_avx, emu_has_avx512;
 bool emu_looks_apart = true;
+bool emu_looks_bet;
 
 __attribute__((constructor)) static void look_at_processor(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     emu_looks_apart = !__builtin_cpu_is("amd");
+    emu_looks_bet   = TOFU_CAN_BET && __builtin_cpu_is("intel");
 #endif
 #ifdef EMU_COPY_ASM
     emu_has_avx    = __builtin_cpu_supports("avx");
