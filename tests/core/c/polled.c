@@ -1076,8 +1076,9 @@ static TOFU_NOINLINE uint64_t leaf(const _Atomic uint64_t *word, uint64_t mask,
     for (i = 0; i < 16; ++i) {
         kept[i] = x += 0x9e3779b97f4a7c15ull;
     }
-#if defined(__x86_64__)
-    hit = tofu_look_bet(word, mask, value);
+#if TOFU_CAN_BET
+    hit = (x & 1) ? tofu_bet((const void *)word, mask, value, 0) :
+                    tofu_bet((const void *)word, mask, value, 60);
 #else
     hit = tofu_look(word, mask, value);
 #endif
