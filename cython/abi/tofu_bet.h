@@ -24,10 +24,11 @@
  * itself, and changes the place to return to when the value is another one.  128 bytes of
  * the stack are left alone, as the compiler may use them below the stack pointer.
  *
- * delay: instructions that do nothing (a constant), before what follows.  A bet that is
- * lost at once, because the line is here and says no, is taken back before the processor
- * is through with them: so what follows touches no other line then.  Only while the line
- * is on its way it gets further, and that is when it should.
+ * delay: instructions that do nothing (a constant), before what follows.  Presumably a bet
+ * that is lost at once, because the line is here and says no, is taken back before the
+ * processor is through with them, so that what follows touches no other line; only while
+ * the line is on its way it gets further, and that is when it should.  (That it helps is
+ * measured: emu_queue.c.  Why is not: a virtual machine has no counters for it.)
  */
 static inline __attribute__((always_inline)) bool tofu_bet(const void *place, uint64_t mask,
                                                            uint64_t value, const int delay)
