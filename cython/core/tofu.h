@@ -428,6 +428,8 @@ tofu_status_t tofu_ep_atomic_cswap(tofu_ep_t *ep, unsigned size,
                                    const tofu_rkey_t *rkey,
                                    tofu_completion_t *comp);
 
+/* 8 + length is at most max_am_short.  Up to 32 bytes are a piggyback, more go by a bounce
+ * buffer, as with am_bcopy. */
 tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
                                const void *payload, unsigned length);
 /* The iov is concatenated; the total is at most max_am_short; memh unused. */

@@ -40,8 +40,8 @@
 
 enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 
-#define TOFU_AM_SMALL_SIZE     64u   /* of a slot */
-#define TOFU_AM_SLOT_ALIGN     256u  /* of large slots: a cache line */
+#define TOFU_AM_SMALL_SIZE     256u  /* of a slot: a cache line, the largest there is */
+#define TOFU_AM_SLOT_ALIGN     256u  /* of large slots */
 #define TOFU_AM_MIN_WINDOW     2u
 #define TOFU_AM_MAX_SMALL      64u   /* slots lent to one sender */
 #define TOFU_AM_MAX_LARGE      16u
@@ -73,17 +73,20 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 
 /* Messages without a notice.  In the slot the last 8 bytes are the tail, and the
  * message ends where it begins: notified messages, of at most 32 bytes from the start
- * of the slot, never touch it.
- *   tail: 30 bits turn, 24 bits key, 5 bits AM id, 5 bits length
+ * of the slot, never touch it.  Up to TOFU_POLLED_SHORT bytes are a piggyback with their
+ * tail, more are put from a bounce buffer.
+ *   tail: 30 bits turn, 21 bits key, 5 bits AM id, 8 bits length
  * turn: messages of all kinds that were sent on this loan before, so that the receiver
  * knows which notices come first.  key: of the permit, never 0. */
-#define TOFU_POLLED_BYTES     24u
+#define TOFU_POLLED_SHORT     (TOFU_MAX_SHORT - 8u)
+#define TOFU_POLLED_BYTES     (TOFU_AM_SMALL_SIZE - 8u)
+#define TOFU_POLLED_NARROW    56u /* are in a cache line with their tail */
 #define TOFU_POLLED_TAIL      (TOFU_AM_SMALL_SIZE - 8u)
-#define TOFU_TAIL_ID_SHIFT    5
-#define TOFU_TAIL_KEY_SHIFT   10
+#define TOFU_TAIL_ID_SHIFT    8
+#define TOFU_TAIL_KEY_SHIFT   13
 #define TOFU_TAIL_TURN_SHIFT  34
-#define TOFU_TAIL_LENGTH      0x1full
-#define TOFU_TAIL_KEY         (0xffffffull << TOFU_TAIL_KEY_SHIFT)
+#define TOFU_TAIL_LENGTH      0xffull
+#define TOFU_TAIL_KEY         (TOFU_PERMIT_KEY << TOFU_TAIL_KEY_SHIFT)
 #define TOFU_TAIL_TURN_KEY    (~0ull << TOFU_TAIL_KEY_SHIFT) /* both */
 #define TOFU_TURN             (1ull << TOFU_TAIL_TURN_SHIFT)
 #define TOFU_TURNS            128u /* more than can be unread on a loan, for sure */
@@ -143,7 +146,7 @@ typedef struct tofu_mailbox {
 enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2, TOFU_ANSWER_GONE = 3 };
 
 #define TOFU_PERMIT_REVOKE (1ull << 24)
-#define TOFU_PERMIT_KEY    0xffffffull
+#define TOFU_PERMIT_KEY    0x1fffffull
 
 /* An entry of the request table.  claim: 0, or who may write the request. */
 typedef struct tofu_entry {
@@ -190,8 +193,9 @@ static inline utofu_vcq_id_t tofu_claim_vcq(uint64_t claim, unsigned port)
 
 _Static_assert(TOFU_AM_MAX_LARGE <= 16, "the credit word has 16 bits for them");
 _Static_assert(TOFU_AM_MAX_SMALL + TOFU_AM_MAX_LARGE < TOFU_TURNS, "unread messages");
-_Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT + TOFU_POLLED_BYTES,
-               "notified messages leave polled ones alone");
+_Static_assert(TOFU_POLLED_TAIL >= TOFU_MAX_SHORT,
+               "notified messages leave tails alone");
+_Static_assert(TOFU_POLLED_BYTES <= TOFU_TAIL_LENGTH, "lengths in a tail");
 _Static_assert(TOFU_AM_MAX_POLLED < TOFU_INTERNAL_NOTICES, "answers have notices");
 _Static_assert(sizeof(tofu_mailbox_t) == 64, "mailbox");
 _Static_assert(sizeof(tofu_entry_t) == 64, "request entry");
@@ -309,7 +313,10 @@ struct tofu_lender {
     uint8_t        nested;     /* slots wait for an outer handler */
     uint8_t        recalled;   /* was asked to give the slots back */
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
-    uint8_t        used;       /* a message without a notice came with this permit */
+    uint8_t        fits;       /* messages with a notice, since the last report, that could
+                                  go without if there was a permit; it has no more slots */
+    uint8_t        is_wide : 1; /* so is its last message without a notice */
+    uint8_t        used : 1;   /* a message without a notice came with this permit */
     uint8_t        retold;     /* posts to it that were lost, since it was heard */
     uint32_t       key;        /* of its last permit */
     uint64_t       polled_turn; /* after the last message without a notice, ... */
@@ -435,6 +442,15 @@ void tofu_am_probe_silent(tofu_am_t *am);
 void tofu_lender_report(tofu_lender_t *lender);
 /* The same for all that wait; returns how many. */
 unsigned tofu_am_report_due(tofu_am_t *am);
+/* Of am_short, header included: what fits into a small slot without a notice.  Above
+ * TOFU_MAX_SHORT it goes by a bounce buffer. */
+static inline size_t tofu_am_max_short(const tofu_iface_t *iface)
+{
+    size_t seg = iface->config.am_seg_size;
+
+    return (seg < TOFU_POLLED_BYTES) ? seg : TOFU_POLLED_BYTES;
+}
+
 /* ---- tofu_am_polled.c and tofu_am_recv.c: messages without a notice */
 
 /* After a report of half a window: let it leave out notices, if it may. */

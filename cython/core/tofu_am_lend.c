@@ -219,6 +219,7 @@ void tofu_lender_report(tofu_lender_t *lender)
     tofu_loan_t   *large = &lender->loan[TOFU_AM_LARGE];
     uint32_t      s      = small->consumed, l = large->consumed;
     uint32_t      news   = s - small->reported;
+    uint32_t      larges = l - large->reported;
     tofu_status_t status;
     uint64_t      word;
 
@@ -254,9 +255,13 @@ void tofu_lender_report(tofu_lender_t *lender)
             }
         } else if ((iface->num_polled < iface->config.am_polled) &&
                    (peer->port == 0) && /* notices must tell whose they are */
-                   !iface->am->short_of_slots && (news * 2 >= small->count)) {
+                   !iface->am->short_of_slots &&
+                   ((news * 2 >= small->count) ||
+                    (larges * 2 >= large->count)) &&
+                   (lender->fits * 2 >= news + larges)) {
             tofu_lender_permit(lender);
         }
+        lender->fits = 0;
         if (TOFU_UNLIKELY(iface->am->short_of_slots)) {
             tofu_lender_take_turns(lender);
         }

@@ -10,7 +10,7 @@
  *   receiver                              sender
  *     clears the tails of the loan
  *     mailbox  <----  permit, key           takes note with its next small message
- *     tail     <----                        message of up to 24 bytes
+ *     tail     <----                        message of 1 .. 24, 33 .. 248 bytes
  *     notice   <----                        any other message
  *     mailbox  <----  revoke                at its next small message, or its tick
  *     notice   <----                        answer: from here on all have notices

@@ -183,6 +183,7 @@ tofu_am_arrived_large(tofu_iface_t *iface,
         tofu_am_skip(lender, TOFU_AM_LARGE);
         return;
     }
+    lender->fits += (length <= TOFU_POLLED_BYTES);
     iface->came_apart = TOFU_STREAM_APART;
     iface->came_posts = iface->posts;
     tofu_am_deliver(iface, lender, TOFU_AM_LARGE, id, slot,
@@ -206,6 +207,7 @@ tofu_am_take_polled(tofu_iface_t *iface, tofu_lender_t *lender, uint64_t tail,
     lender->turn += TOFU_TURN;
     lender->polled_turn = lender->turn;
     ++iface->stats.am_polled;
+    lender->is_wide = length > TOFU_POLLED_NARROW;
     if (TOFU_UNLIKELY((length == 0) || (length > TOFU_POLLED_BYTES))) {
         tofu_iface_drop(iface, TOFU_LOGGED_FORGED, "a message of no length",
                         lender->vcq_id);
@@ -288,7 +290,7 @@ unsigned tofu_am_polled_again(tofu_iface_t *iface)
             lender = am->polled[i];
             place  = tofu_am_tail(am, lender->loan[TOFU_AM_SMALL].next);
             if (TOFU_UNLIKELY(tofu_look(place, TOFU_TAIL_TURN_KEY,
-                                        lender->turn))) {
+                                        lender->turn, lender->is_wide))) {
                 tail = atomic_load_explicit(place, memory_order_acquire);
                 tofu_am_polled_came(iface);
                 tofu_am_take_polled(iface, lender, tail, true);
@@ -405,6 +407,7 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
             tofu_am_skip(lender, TOFU_AM_SMALL);
             break;
         }
+        lender->fits += (length <= TOFU_POLLED_SHORT);
         tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
                         pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length,
                         false);

@@ -84,6 +84,27 @@ static tofu_status_t tofu_am_id_error(uint8_t id)
     return TOFU_ERR_INVALID_PARAM;
 }
 
+static inline unsigned tofu_am_words(size_t length)
+{
+    return ((unsigned)length + 7) & ~7u;
+}
+
+/* Write the tail of a message without a notice behind it, at the next word.  Returns where
+ * that is. */
+static TOFU_ALWAYS_INLINE unsigned tofu_am_add_tail(const tofu_chan_t *chan,
+                                                    uint8_t id, char *data,
+                                                    unsigned length)
+{
+    unsigned words = tofu_am_words(length);
+    uint64_t tail  = chan->turn | ((unsigned)id << TOFU_TAIL_ID_SHIFT) | length;
+
+    if (TOFU_UNLIKELY(words != length)) {
+        memset(data + length, 0, words - length);
+    }
+    memcpy(data + words, &tail, sizeof(tail));
+    return words;
+}
+
 /* A message of 1 .. 24 bytes, without a notice: its tail goes behind it, which
  * STRONG_ORDER makes visible last. */
 static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8_t id,
@@ -92,20 +113,14 @@ static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8
     tofu_iface_t      *iface = ep->iface;
     tofu_chan_t       *chan  = ep->chan;
     tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
-    unsigned          words  = (length + 7) & ~7u;
-    uint64_t          tail   = chan->turn | ((unsigned)id << TOFU_TAIL_ID_SHIFT) |
-                    length;
+    unsigned          words  = tofu_am_add_tail(chan, id, data, length);
     tofu_status_t     status;
 
-    if (TOFU_UNLIKELY(words != length)) {
-        memset(data + length, 0, words - length);
-    }
-    memcpy(data + words, &tail, sizeof(tail));
     status = tofu_post(iface, "utofu_put_piggyback", chan->vcq_id, length,
                        iface->fn.put_piggyback(
                                iface->vcq, chan->vcq_id, data,
                                cls->next + TOFU_POLLED_TAIL - words,
-                               words + sizeof(tail),
+                               words + sizeof(uint64_t),
                                TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
                                UTOFU_ONESIDED_FLAG_STRONG_ORDER,
                                tofu_cbdata(chan->peer, TOFU_CB_PEER)));
@@ -122,7 +137,7 @@ static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8
  * soon after it has revoked the permit. */
 static inline int tofu_am_may_poll(const tofu_chan_t *chan, unsigned length)
 {
-    return (chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_BYTES) &&
+    return (chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_SHORT) &&
            !tofu_chan_permit_changed(chan);
 }
 
@@ -147,7 +162,7 @@ static TOFU_NOINLINE tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
                            status;
         }
     }
-    if ((chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_BYTES)) {
+    if ((chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_SHORT)) {
         return tofu_am_post_polled(ep, id, data, length);
     }
     if (TOFU_LIKELY(length == sizeof(value))) { /* a header and nothing else */
@@ -173,37 +188,6 @@ static TOFU_NOINLINE tofu_status_t tofu_am_post_small(tofu_ep_t *ep, uint8_t id,
     return (status == TOFU_ERR_NO_RESOURCE) ?
                    tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                    status;
-}
-
-tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
-                               const void *payload, unsigned length)
-{
-    char          message[TOFU_MAX_SHORT];
-    tofu_status_t status;
-
-    if (TOFU_UNLIKELY((length > TOFU_MAX_SHORT - sizeof(header)) ||
-                      (id >= TOFU_AM_ID_MAX))) {
-        if (id >= TOFU_AM_ID_MAX) {
-            return tofu_am_id_error(id);
-        }
-        tofu_error("am_short: length of 8 + %u bytes, at most %u", length,
-                   TOFU_MAX_SHORT);
-        return TOFU_ERR_INVALID_PARAM;
-    }
-    status = tofu_am_enter(ep, TOFU_AM_SMALL);
-    if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return tofu_am_early_short(ep, status, id, header, payload, length);
-    }
-    memcpy(message, &header, sizeof(header));
-    if (TOFU_LIKELY(length == 8)) { /* so that it is one load and store */
-        memcpy(message + sizeof(header), payload, 8);
-    } else if (length > 0) {
-        memcpy(message + sizeof(header), payload, length);
-    }
-    length += (unsigned)sizeof(header);
-    return tofu_am_may_poll(ep->chan, length) ?
-                   tofu_am_post_polled(ep, id, message, length) :
-                   tofu_am_post_small(ep, id, message, length);
 }
 
 /* Post a message of `length` bytes that is in the bounce buffer; there is a large
@@ -233,6 +217,46 @@ static tofu_status_t tofu_am_post_large(tofu_iface_t *iface, tofu_chan_t *chan,
     return status;
 }
 
+/* Can what is in a bounce buffer go without a notice, as a message of more than one
+ * piggyback?  Its tail has to fit into the buffer as well. */
+static inline int tofu_am_may_poll_bounce(const tofu_ep_t *ep, size_t length)
+{
+    const tofu_chan_t *chan = ep->chan;
+
+    return (length <= TOFU_POLLED_BYTES) && (chan->turn & TOFU_TAIL_KEY) &&
+           (length > 0) && (chan->cls[TOFU_AM_SMALL].left > 0) &&
+           (tofu_am_words(length) + sizeof(uint64_t) <=
+            ep->iface->config.am_seg_size) &&
+           !tofu_chan_permit_changed(chan);
+}
+
+/* The same as tofu_am_post_polled, by a put from the bounce buffer. */
+static tofu_status_t tofu_am_post_polled_bounce(tofu_ep_t *ep, uint8_t id,
+                                                tofu_bounce_t *bounce,
+                                                unsigned length)
+{
+    tofu_iface_t      *iface = ep->iface;
+    tofu_chan_t       *chan  = ep->chan;
+    tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
+    unsigned          words  = tofu_am_add_tail(chan, id, bounce->buffer, length);
+    tofu_status_t     status;
+
+    bounce->peer = chan->peer;
+    status = tofu_post(iface, "utofu_put", chan->vcq_id, length,
+                       iface->fn.put(iface->vcq, chan->vcq_id, bounce->stadd,
+                                     cls->next + TOFU_POLLED_TAIL - words,
+                                     words + sizeof(uint64_t),
+                                     TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
+                                     UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                       UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
+                                     tofu_cbdata(bounce, TOFU_CB_BOUNCE)));
+    if (TOFU_LIKELY(status == TOFU_OK)) {
+        ++iface->tcq_wait;
+        tofu_am_sent(ep, cls);
+    }
+    return status;
+}
+
 /* Send what is in a bounce buffer, as a small message if it is one. */
 static tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id,
                                          tofu_bounce_t *bounce, size_t length)
@@ -247,10 +271,16 @@ static tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id,
         tofu_am_bounce_put(iface, bounce);
         return status;
     }
-    status = tofu_am_post_large(iface, chan, id, bounce, length,
-                                tofu_cbdata(bounce, TOFU_CB_BOUNCE));
+    if (tofu_am_may_poll_bounce(ep, length)) {
+        status = tofu_am_post_polled_bounce(ep, id, bounce, (unsigned)length);
+    } else {
+        status = tofu_am_post_large(iface, chan, id, bounce, length,
+                                    tofu_cbdata(bounce, TOFU_CB_BOUNCE));
+        if (TOFU_LIKELY(status == TOFU_OK)) {
+            tofu_am_sent_large(ep);
+        }
+    }
     if (TOFU_LIKELY(status == TOFU_OK)) {
-        tofu_am_sent_large(ep);
         return TOFU_OK;
     }
     tofu_am_bounce_put(iface, bounce);
@@ -278,6 +308,54 @@ static tofu_status_t tofu_am_large_begin(tofu_ep_t *ep, uint8_t id,
     }
     *bounce_p = bounce;
     return TOFU_OK;
+}
+
+/* One that is no piggyback, or an error. */
+static TOFU_NOINLINE tofu_status_t
+tofu_am_short_copied(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                     const void *payload, unsigned length)
+{
+    size_t        max = tofu_am_max_short(ep->iface);
+    tofu_bounce_t *bounce;
+    tofu_status_t status;
+
+    if (TOFU_UNLIKELY((id < TOFU_AM_ID_MAX) && (length > max - sizeof(header)))) {
+        tofu_error("am_short: length of 8 + %u bytes, at most %zu", length, max);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    status = tofu_am_large_begin(ep, id, &bounce);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return tofu_am_early_short(ep, status, id, header, payload, length);
+    }
+    memcpy(bounce->buffer, &header, sizeof(header));
+    memcpy(bounce->buffer + sizeof(header), payload, length);
+    return tofu_am_send_bounce(ep, id, bounce, sizeof(header) + length);
+}
+
+tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                               const void *payload, unsigned length)
+{
+    char          message[TOFU_MAX_SHORT];
+    tofu_status_t status;
+
+    if (TOFU_UNLIKELY((length > TOFU_MAX_SHORT - sizeof(header)) ||
+                      (id >= TOFU_AM_ID_MAX))) {
+        return tofu_am_short_copied(ep, id, header, payload, length);
+    }
+    status = tofu_am_enter(ep, TOFU_AM_SMALL);
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return tofu_am_early_short(ep, status, id, header, payload, length);
+    }
+    memcpy(message, &header, sizeof(header));
+    if (TOFU_LIKELY(length == 8)) { /* so that it is one load and store */
+        memcpy(message + sizeof(header), payload, 8);
+    } else if (length > 0) {
+        memcpy(message + sizeof(header), payload, length);
+    }
+    length += (unsigned)sizeof(header);
+    return tofu_am_may_poll(ep->chan, length) ?
+                   tofu_am_post_polled(ep, id, message, length) :
+                   tofu_am_post_small(ep, id, message, length);
 }
 
 intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
@@ -352,16 +430,18 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
     tofu_status_t status;
     intptr_t      total;
 
-    total = tofu_am_iov_total(iov, iovcnt, sizeof(message));
+    total = tofu_am_iov_total(iov, iovcnt, tofu_am_max_short(ep->iface));
     if (total < 0) {
         return TOFU_ERR_INVALID_PARAM;
     }
-    if (total == 0) {
+    if ((total == 0) || (total > (intptr_t)sizeof(message))) {
         /* the end of nothing tells no small slot */
         status = tofu_am_large_begin(ep, id, &bounce);
-        return (status == TOFU_OK) ?
-                       tofu_am_send_bounce(ep, id, bounce, 0) :
-                       tofu_am_early_iov(ep, status, id, NULL, 0, iov, 0, NULL);
+        if (status != TOFU_OK) {
+            return tofu_am_early_iov(ep, status, id, NULL, 0, iov, iovcnt, NULL);
+        }
+        tofu_am_iov_copy(bounce->buffer, iov, iovcnt);
+        return tofu_am_send_bounce(ep, id, bounce, (size_t)total);
     }
     if (id >= TOFU_AM_ID_MAX) {
         return tofu_am_id_error(id);
@@ -459,6 +539,7 @@ static tofu_status_t tofu_am_post_parts(tofu_ep_t *ep, uint8_t id,
                                        tofu_cbdata(op, TOFU_CB_OP)));
                 if (status == TOFU_OK) {
                     ++iface->tcq_wait;
+                    ++iface->tcq_due;
                 }
                 return status;
             }
@@ -491,6 +572,7 @@ tofu_status_t tofu_am_continue(tofu_op_t *op)
         return status;
     }
     if (status == TOFU_OK) {
+        ++iface->tcq_due;
         tofu_am_early_done(iface, op);
         op->flags &= (uint8_t)~TOFU_OP_MORE;
         op->rounds = 1;
@@ -557,6 +639,9 @@ static tofu_status_t tofu_am_zcopy_parts(tofu_ep_t *ep, uint8_t id,
         begun  = 0;
         status = tofu_am_post_large(iface, ep->chan, id, bounce, header_length,
                                     tofu_cbdata(op, TOFU_CB_OP));
+        if (status == TOFU_OK) {
+            ++iface->tcq_due;
+        }
     } else {
         status = tofu_am_post_parts(ep, id, op, bounce, header_length, iov,
                                     iovcnt, &begun);

@@ -89,7 +89,7 @@ void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
     attr->max_get_bcopy   = iface->config.am_seg_size;
     attr->max_get_zcopy   = TOFU_MAX_ZCOPY;
     attr->get_max_iov     = TOFU_MAX_IOV;
-    attr->max_am_short    = TOFU_MAX_SHORT;
+    attr->max_am_short    = tofu_am_max_short(iface);
     attr->max_am_bcopy    = iface->config.am_seg_size;
     attr->max_am_zcopy    = iface->config.am_seg_size;
     attr->max_am_hdr      = TOFU_AM_MAX_HEADER(iface->config.am_seg_size);

@@ -42,12 +42,14 @@ static inline void tofu_take_time(void)
  */
 extern bool tofu_looks_bet; /* tofu_processor.c */
 
-/* One of several looks: is *place & mask the value? */
+/* One of several looks: is *place & mask the value?  is_wide: what belongs to it is in other
+ * lines, too.  Who bets on such a word reads those lines while they are being written, and
+ * takes them from the writer: 64 bytes 380 ns one way with a bet, 340 without. */
 static TOFU_ALWAYS_INLINE bool tofu_look(const _Atomic uint64_t *place, uint64_t mask,
-                                         uint64_t value)
+                                         uint64_t value, bool is_wide)
 {
 #if TOFU_CAN_BET
-    if (tofu_looks_bet) {
+    if (tofu_looks_bet && !is_wide) {
         return tofu_bet((const void *)place, mask, value, 0);
     }
 #endif

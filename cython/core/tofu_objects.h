@@ -330,6 +330,9 @@ struct tofu_iface {
     tofu_op_t             *free_ops;
     uint32_t              notices;     /* local notices to come */
     uint32_t              tcq_wait;    /* TCQ entries to come */
+    uint32_t              tcq_due;     /* of them those that end an operation; the others
+                                          give back bounce buffers, which who needs one
+                                          looks for */
     uint64_t              posts_seen;  /* posts when the TCQ was drained last */
     uint64_t              sn;
     uint32_t              inflight;

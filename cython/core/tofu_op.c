@@ -438,6 +438,7 @@ static void tofu_tcq_entry(tofu_iface_t *iface, void *cbdata, int code)
             op->am.bounce->next = iface->bounces;
             iface->bounces      = op->am.bounce;
             --iface->tcq_wait;
+            --iface->tcq_due;
             if (op->status == TOFU_OK) { /* else it is its user's, who took it back */
                 op->status = (int8_t)status;
             }

@@ -306,7 +306,7 @@ static inline unsigned tofu_iface_progress_mrq(tofu_iface_t *iface,
     }
     iface->posts_limit = iface->posts + iface->post_budget;
     tofu_iface_looked_in_vain(iface);
-    if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_wait) ||
+    if (TOFU_UNLIKELY((iface->work | iface->notices | iface->tcq_due) ||
                       (iface->calls % TOFU_CLOCK_PERIOD == 0) ||
                       (iface->posts - iface->posts_seen >=
                        TOFU_POSTS_UNSEEN))) {
@@ -337,7 +337,7 @@ static TOFU_NOINLINE unsigned tofu_iface_progress_polled(tofu_iface_t *iface)
     }
     mask = (polled == 1) ? TOFU_POLLED_SKIP_ONE - 1 : TOFU_POLLED_SKIP - 1;
     if (TOFU_LIKELY(((iface->calls & mask) != 0) && !looked &&
-                    !(iface->work | iface->notices | iface->tcq_wait))) {
+                    !(iface->work | iface->notices | iface->tcq_due))) {
         return polled;
     }
     return tofu_iface_progress_mrq(iface, polled);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOFU_WIRE_VERSION       5u
+#define TOFU_WIRE_VERSION       6u
 #define TOFU_WIRE_MAGIC_RKEY    0x6b726675u /* "ufrk" */
 #define TOFU_WIRE_MAGIC_ADDRESS 0x64616675u /* "ufad" */
 #define TOFU_WIRE_MAGIC_DEVICE  0x76646675u /* "ufdv" */
@@ -153,7 +153,7 @@ void tofu_rkey_release(tofu_rkey_t *rkey)
 }
 
 /*
- * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size(1) 7 port(1)
+ * iface address, 40 bytes: 0 magic(4) 4 version(2) 6 small slot size, in words(1) 7 port(1)
  * 8 vcq_id(8) 16 small slots(4) 20 large slots(4) 24 large slot size(3)
  * 27 lead of large slots(1) 28 segment size(4) 32 incarnation(4) 36 checksum(4)
  */
@@ -163,7 +163,7 @@ void tofu_wire_pack_address(void *buffer, const tofu_address_t *address)
 
     tofu_wire_put(p, TOFU_WIRE_MAGIC_ADDRESS, 4);
     tofu_wire_put(p + 4, TOFU_WIRE_VERSION, 2);
-    tofu_wire_put(p + 6, address->geometry.small_size, 1);
+    tofu_wire_put(p + 6, address->geometry.small_size / 8, 1);
     tofu_wire_put(p + 7, address->port, 1);
     tofu_wire_put(p + 8, address->vcq_id, 8);
     tofu_wire_put(p + 16, address->geometry.small_count, 4);
@@ -202,7 +202,7 @@ tofu_status_t tofu_wire_unpack_address(const void *buffer, size_t size,
         snprintf(reason, reason_size, "iface address is damaged (checksum)");
         return TOFU_ERR_INVALID_PARAM;
     }
-    a.geometry.small_size = (uint32_t)tofu_wire_get(p + 6, 1);
+    a.geometry.small_size = (uint32_t)tofu_wire_get(p + 6, 1) * 8;
     a.port                = p[7];
     a.vcq_id      = tofu_wire_get(p + 8, 8);
     a.geometry.small_count = (uint32_t)tofu_wire_get(p + 16, 4);

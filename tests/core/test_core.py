@@ -47,9 +47,9 @@ CASES = {
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
-        "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent", "crowded", "turns",
-        "awake", "owed", "asleep", "mute", "stopped", "killed", "killed_asked", "closed",
-        "strangers", "bets",
+        "useful", "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent",
+        "crowded", "turns", "awake", "owed", "asleep", "mute", "stopped", "killed",
+        "killed_asked", "closed", "strangers", "bets",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",

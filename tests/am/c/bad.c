@@ -225,8 +225,9 @@ static void forger(struct ctx *ctx)
     slot = (unsigned)get(ctx, WORD_SLOT);
     for (i = 0; i < 256; ++i) {
         /* behind the message in a slot of rank 1; the scratch page */
-        poke(&f, TOFU_STAG_SLOTS, (slot + i % 64) * 64 + 40, junk, 1, i,
-             NOTIFIED);
+        poke(&f, TOFU_STAG_SLOTS,
+             (slot + i % 64) * TOFU_AM_SMALL_SIZE + TOFU_MAX_SHORT + 8, junk, 1,
+             i, NOTIFIED);
         poke(&f, TOFU_STAG_SCRATCH, 512, junk, 8, i, NOTIFIED);
     }
     set(ctx, WORD_DONE, 2);
@@ -414,12 +415,13 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
         flags |= UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
     }
     switch ((x >> 1) % 5) {
-    case 0: /* the unused half of a small slot */
-        offset = (x >> 24) % 1024 * 64 + 32;
+    case 0: /* of a small slot what no message of 24 bytes is in */
+        offset = (x >> 24) % 1024 * TOFU_AM_SMALL_SIZE + TOFU_MAX_SHORT +
+                 (x >> 40) % (TOFU_POLLED_TAIL - 2 * TOFU_MAX_SHORT - 24);
         poke(f, TOFU_STAG_SLOTS, offset, data, length, edata, flags);
         break;
     case 1: /* behind the message in a large slot, over its end sometimes */
-        offset = 65536 + (x >> 24) % 512 * 8448 + 2000 + (x >> 40) % 6400;
+        offset = 1024 * TOFU_AM_SMALL_SIZE + (x >> 24) % 512 * 8448 + 2000 + (x >> 40) % 6400;
         poke(f, TOFU_STAG_SLOTS, offset, data, length, edata, flags);
         break;
     case 2: /* scratch, its recall word too */
@@ -671,9 +673,12 @@ static void oversized(struct ctx *ctx)
     core_flush(ctx, ctx->ep[0]);
     tofu_iface_get_stats(ctx->iface, &stats);
     posts = stats.posts;
-    CHECK_EQ(tofu_ep_am_short(ctx->ep[0], 1, 0, big, 25), TOFU_ERR_INVALID_PARAM);
+    CHECK_EQ(tofu_ep_am_short(ctx->ep[0], 1, 0, big,
+                              (unsigned)attr.max_am_short - 7),
+             TOFU_ERR_INVALID_PARAM);
+    CHECK_EQ(tofu_ep_am_short(ctx->ep[0], 1, 0, big, ~0u), TOFU_ERR_INVALID_PARAM);
     CHECK_EQ(tofu_ep_am_short(ctx->ep[0], 32, 0, big, 8), TOFU_ERR_INVALID_PARAM);
-    iov.length = 33;
+    iov.length = attr.max_am_short + 1;
     CHECK(tofu_ep_am_short_iov(ctx->ep[0], 1, &iov, 1) < 0);
     iov.length = attr.max_am_zcopy;
     CHECK(tofu_ep_am_zcopy(ctx->ep[0], 1, big, 1, &iov, 1, NULL) < 0);

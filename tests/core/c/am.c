@@ -12,6 +12,8 @@ struct stream {
     uint64_t seed;
 };
 
+#define MAX_SHORT 248 /* of am_short, where the segments are as long */
+
 struct message {
     uint64_t from : 16, number : 48;
 };
@@ -64,6 +66,7 @@ static tofu_status_t send_message(struct ctx *ctx, tofu_ep_t *ep, uint8_t id,
 {
     struct message  m   = {.from = (uint64_t)ctx->rank, .number = number};
     struct outgoing out = {buffer, 0};
+    size_t          max_short = (max_size < MAX_SHORT) ? max_size : MAX_SHORT;
     uint64_t        header;
     intptr_t        n;
 
@@ -71,13 +74,13 @@ static tofu_status_t send_message(struct ctx *ctx, tofu_ep_t *ep, uint8_t id,
     memcpy(buffer, &header, 8);
     switch (random % 4) {
     case 0:
-        out.length = 8 + (random >> 8) % 25;
+        out.length = 8 + (random >> 8) % (max_short - 7);
         fill(buffer + 8, out.length - 8, m.from * 7919 + number);
         return tofu_ep_am_short(ep, id, header, buffer + 8,
                                 (unsigned)out.length - 8);
     case 1: {
         size_t a = (random >> 20) % 9;
-        out.length = 8 + (random >> 8) % 25;
+        out.length = 8 + (random >> 8) % (max_short - 7);
         fill(buffer + 8, out.length - 8, m.from * 7919 + number);
         tofu_iov_t iov[3] = {{buffer, a, NULL, 0, 1},
                              {NULL, 0, NULL, 0, 1},
@@ -153,17 +156,20 @@ static void lengths(struct ctx *ctx)
     size_t              length;
     uint64_t            way;
     int                 r;
+    tofu_iface_attr_t   attr;
 
     tofu_iface_config_default(&config);
     config.am_seg_size = 4096;
     core_open(ctx, &config, 0);
+    tofu_iface_query(ctx->iface, &attr);
+    CHECK_EQ(attr.max_am_short, MAX_SHORT);
     memh = open_buffer(ctx, &buffer);
     CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 31, on_stream, NULL));
     core_barrier(ctx);
     for (way = 0; way < 4; ++way) {
         for (length = 8; length <= 4096;
-             length += (length < 40) ? 1 : (length < 4090) ? 123 : 1) {
-            if ((way < 2) && (length > 32)) {
+             length += (length < 260) ? 1 : (length < 4090) ? 123 : 1) {
+            if ((way < 2) && (length > attr.max_am_short)) {
                 break;
             }
             for (r = 0; r < ctx->size; ++r) {

@@ -3,6 +3,7 @@
 #include "core_test.h"
 
 #include <tofu_internal.h> /* the VCQ of an iface, to forge with */
+#include <tofu_am.h>       /* the size of slots */
 
 #include <signal.h>
 #include <unistd.h>
@@ -614,12 +615,12 @@ static void forge_lent(struct ctx *ctx, const struct tofu_functions *fn,
     PROGRESS_UNTIL(ctx, 10, atomic_load(&ctx->shared->word[6]) == 1);
     CHECK_EQ(fn->query_stadd(target, TOFU_STAG_SLOTS, &slots), 0);
     /* nothing else was lent: the loan begins with slot 0, and 1 is next */
-    CHECK_EQ(fn->put_piggyback(foreign, target, data, slots + 64, 16, 1, flags,
-                               NULL), 0);
-    CHECK_EQ(fn->put_piggyback(ctx->iface->vcq, target, data, slots + 5 * 64, 16,
-                               1, flags, NULL), 0);
+    CHECK_EQ(fn->put_piggyback(foreign, target, data, slots + TOFU_AM_SMALL_SIZE,
+                               16, 1, flags, NULL), 0);
     CHECK_EQ(fn->put_piggyback(ctx->iface->vcq, target, data,
-                               slots + 64 - 1 - 16, 16, 1, flags, NULL), 0);
+                               slots + 5 * TOFU_AM_SMALL_SIZE, 16, 1, flags, NULL), 0);
+    CHECK_EQ(fn->put_piggyback(ctx->iface->vcq, target, data,
+                               slots + TOFU_AM_SMALL_SIZE - 1 - 16, 16, 1, flags, NULL), 0);
     PROGRESS_UNTIL(ctx, 10, atomic_load(&ctx->shared->word[6]) == 2);
 }
 

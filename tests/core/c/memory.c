@@ -101,7 +101,7 @@ static void refusals(struct ctx *ctx)
     REFUSED(TOFU_ERR_INVALID_PARAM,
             tofu_ep_put_bcopy(ep, pack_length, &size, base, rkey));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 32, 0, NULL, 0));
-    REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 0, 0, buffer, 25));
+    REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 0, 0, buffer, 241));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_mem_reg(ctx->md, memory, 0, 0, &memh));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_mem_reg(ctx->md, NULL, 10, 0, &memh));
     tofu_iface_get_stats(ctx->iface, &after);

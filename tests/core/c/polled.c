@@ -90,9 +90,10 @@ static tofu_status_t try_send(struct ctx *ctx, int to, uint64_t number,
     memcpy(&word, &head, sizeof(word));
     memcpy(buffer, &word, sizeof(word));
     fill(buffer + 8, length - 8, word * 7919);
-    ret = (length <= 32) ? tofu_ep_am_short(ctx->ep[to], ID, word, buffer + 8,
-                                            (unsigned)length - 8) :
-                           tofu_ep_am_bcopy(ctx->ep[to], ID, pack, &bytes);
+    ret = ((length <= 32) || ((length <= TOFU_POLLED_BYTES) && (number % 2))) ?
+                  tofu_ep_am_short(ctx->ep[to], ID, word, buffer + 8,
+                                   (unsigned)length - 8) :
+                  tofu_ep_am_bcopy(ctx->ep[to], ID, pack, &bytes);
     return (ret >= 0) ? TOFU_OK : (tofu_status_t)ret;
 }
 
@@ -206,13 +207,58 @@ static size_t random_length(uint64_t *random)
 
     switch (r % 16) {
     case 0:
-        return 33 + (r >> 8) % (ROOM - 33);
+        return TOFU_POLLED_BYTES + 1 + (r >> 8) % (ROOM - TOFU_POLLED_BYTES - 1);
     case 1:
     case 2:
         return 25 + (r >> 8) % 8; /* a small slot, but with a notice */
+    case 3:
+    case 4:
+    case 5:
+        return 33 + (r >> 8) % (TOFU_POLLED_BYTES - 32); /* from a bounce buffer */
     default:
         return 8 + (r >> 8) % 17;
     }
+}
+
+/* A permit is for who can use it: messages of all lengths up to TOFU_POLLED_BYTES but
+ * those that are a piggyback without room for a tail. */
+static void useful(struct ctx *ctx)
+{
+    static const size_t lengths[] = {8, 24, 32, 33, 100, TOFU_POLLED_BYTES,
+                                     TOFU_POLLED_BYTES + 1};
+    const uint64_t      messages = 1000;
+    uint64_t            before = 0, polled;
+    unsigned            i;
+    uint64_t            n = 0, end;
+    int                 is_of_use;
+
+    open_all(ctx, NULL);
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
+        is_of_use = (lengths[i] <= 24) ||
+                    ((lengths[i] > 32) && (lengths[i] <= TOFU_POLLED_BYTES));
+        for (end = n + messages; n < end; ++n) {
+            if (ctx->rank == 1) {
+                send_message(ctx, 0, n, lengths[i]);
+            }
+        }
+        if (ctx->rank == 0) {
+            WAIT_FOR(ctx, next_of[1] == n);
+            polled = stats_of(ctx).am_polled - before;
+            if (is_of_use && (polled < messages / 2)) {
+                FAIL("of %llu messages of %zu bytes only %llu came without a notice",
+                     (unsigned long long)messages, lengths[i],
+                     (unsigned long long)polled);
+            }
+            before += polled;
+            CHECK(is_of_use || (polled == 0));
+            /* the next ones begin without */
+            WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+        }
+        core_barrier(ctx);
+    }
+    CHECK_EQ(stats_of(ctx).dropped, 0);
+    core_barrier(ctx);
+    core_close(ctx);
 }
 
 /* All kinds mixed between two that send and receive, with small and large rings. */
@@ -999,8 +1045,9 @@ static void strangers(struct ctx *ctx)
             CHECK(lender->permit != TOFU_PERMIT_NONE);
             /* tails of nobody: bits of every kind differ, none is delivered */
             for (i = 0; i < 3000; ++i) {
-                tail  = lender->turn | 1 << 5 | 8;
-                tail ^= 1ull << (10 + next_random(&random) % 54);
+                tail  = lender->turn | 1 << TOFU_TAIL_ID_SHIFT | 8;
+                tail ^= 1ull << (TOFU_TAIL_KEY_SHIFT +
+                                 next_random(&random) % (64 - TOFU_TAIL_KEY_SHIFT));
                 atomic_store(tofu_am_tail(ctx->iface->am, loan->next), tail);
                 tofu_iface_progress(ctx->iface);
                 CHECK_EQ(next_of[1], n);
@@ -1116,6 +1163,7 @@ static void bets(struct ctx *ctx)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
+        {"useful", 2, 60, useful, 0},
         {"mixed", 2, 60, mixed, 0},
         {"narrow", 2, 60, mixed, 0}, /* with 4 slots of each kind */
         {"wrap", 2, 60, wrap, 0},

@@ -272,8 +272,14 @@ int main(int argc, char **argv)
         }
     }
     WAIT((peers[0].errors == 1) && (peers[0].pending == 0));
+    i      = peers[0].failed;
     status = start(&peers[0], argv[1], data[0][0]);
-    CHECK((status < 0) && (status != UCS_ERR_NO_RESOURCE));
+    if (status < 0) {
+        CHECK(status != UCS_ERR_NO_RESOURCE);
+    } else { /* its memory, whose key was packed, is invalidated first */
+        WAIT(peers[0].pending == 0);
+        CHECK(peers[0].failed == i + 1);
+    }
 
     /* its memory has no more to do with it */
     for (j = 0; j < REQUESTS; ++j) {
