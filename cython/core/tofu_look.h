@@ -52,6 +52,8 @@ static TOFU_ALWAYS_INLINE bool tofu_look(const _Atomic uint64_t *place, uint64_t
     if (tofu_looks_bet && !is_wide) {
         return tofu_bet((const void *)place, mask, value, 0);
     }
+#else
+    (void)is_wide;
 #endif
     tofu_take_time();
     return (atomic_load_explicit(place, memory_order_acquire) & mask) == value;
