@@ -272,7 +272,7 @@ def test_neighbours_are_always_simulated():
 
 def test_memory_and_queues():
     """The figures of docs/active-messages.md and docs/tnis.md."""
-    assert memory.receive_bytes() == 1024 * 256 + 512 * 8448 + 4096
+    assert memory.receive_bytes() == 1024 * 320 + 512 * 8448 + 4096
     assert memory.process_bytes(0, 0, 0, 1025, 0)["mailboxes"] == 2 * 65536
     assert memory.queues(1) == {
         "vcqs": 2, "vcqs_most": 12, "cqs": 2, "cqs_most": 7, "iface_cq": 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from uct_tofu.model.sizes import CONSTANTS
 
-SMALL_SLOT = 256  # bytes
+SMALL_SLOT = 320  # bytes
 SLOT_HEADER = 16
 SLOT_ALIGN = 256
 TABLE_ENTRY = 64
