@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tofu_processor.c - what depends on the processor that this runs on. */
 #include "tofu_internal.h"
+#include "tofu_cpu.h"
 #include "tofu_look.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-#define TOFU_ZEN5 0x1a /* family */
 
 bool   tofu_looks_bet;
 size_t tofu_bounce_offset = TOFU_BOUNCE_PAGE / 2 + 64;
@@ -15,12 +10,9 @@ size_t tofu_bounce_offset = TOFU_BOUNCE_PAGE / 2 + 64;
 __attribute__((constructor)) static void tofu_look_at_processor(void)
 {
 #if defined(__x86_64__)
-    unsigned a, b, c, d;
-
     __builtin_cpu_init();
     tofu_looks_bet = __builtin_cpu_is("amd") || __builtin_cpu_is("intel");
-    if (__builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d) &&
-        (((a >> 8) & 0xf) + ((a >> 20) & 0xff) >= TOFU_ZEN5)) {
+    if (tofu_amd_family() >= TOFU_ZEN5) {
         tofu_bounce_offset = 32;
     }
 #endif

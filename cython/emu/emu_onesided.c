@@ -198,6 +198,11 @@ static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
     return put(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
 }
 
+/* A put so long, with a notice: the line of the notice, which the target has looked at, comes
+ * while the data is copied (8 KiB, over a line that takes 160 ns: 331 ns each, so 317).  A
+ * shorter one is through before that. */
+#define NOTICE_FETCH_MIN 1024u
+
 /* No notice for anybody, no path, no session: nothing but the data */
 #define PLAIN_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
@@ -239,6 +244,9 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     }
     src = (const char *)(uintptr_t)(l->addr + (from - l->begin));
     dst = (char *)r->base + to;
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length >= NOTICE_FETCH_MIN)) {
+        emu_fetch_line((uintptr_t)peer->tx.next);
+    }
     emu_copy(dst, src, length);
     if (emu_unlikely(emu_fault_seen)) {
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);

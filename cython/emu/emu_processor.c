@@ -3,6 +3,7 @@
 #include "emu_copy.h"
 
 #include "tofu_bet.h"
+#include "tofu_cpu.h"
 
 bool emu_has_avx, emu_has_avx512;
 bool emu_looks_apart = true;
@@ -17,6 +18,7 @@ __attribute__((constructor)) static void look_at_processor(void)
 #endif
 #ifdef EMU_COPY_ASM
     emu_has_avx    = __builtin_cpu_supports("avx");
-    emu_has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_is("amd");
+    /* a Zen 4 takes a line in two halves anyway: 8 KiB 5 % longer by lines */
+    emu_has_avx512 = __builtin_cpu_supports("avx512f") && (tofu_amd_family() >= TOFU_ZEN5);
 #endif
 }
