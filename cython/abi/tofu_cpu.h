@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_cpu.h - which of AMD's processors this is: what is fast differs between them.
+ * tofu_cpu.h - of the processor: how a line is fetched, and which of AMD's it is, between which
+ * what is fast differs.
  */
 #ifndef TOFU_CPU_H
 #define TOFU_CPU_H
+
+#include <stdint.h>
+
+/* The cache line is to be ours, for a store to come. */
+static inline void tofu_fetch_line(uintptr_t addr)
+{
+#if defined(__x86_64__)
+    /* the builtin means one that only reads, but where the compiler is told of this one */
+    __asm__ __volatile__("prefetchw (%0)" : : "r"(addr));
+#else
+    __builtin_prefetch((const void *)addr, 1, 3);
+#endif
+}
 
 #define TOFU_ZEN5 0x1a /* family */
 

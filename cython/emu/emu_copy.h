@@ -8,6 +8,8 @@
 
 #include "emu_internal.h"
 
+#include <tofu_cpu.h>
+
 #include <string.h>
 
 /* The last bytes, up to an aligned 8-byte word, ascending, each a release store */
@@ -182,17 +184,6 @@ EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
     }
 }
 
-/* The cache line is to be ours, for a store to come. */
-EMU_INLINE void emu_fetch_line(uintptr_t addr)
-{
-#if defined(__x86_64__)
-    /* the builtin means one that only reads, but where the compiler is told of this one */
-    __asm__ __volatile__("prefetchw (%0)" : : "r"(addr));
-#else
-    __builtin_prefetch((const void *)addr, 1, 3);
-#endif
-}
-
 /*
  * Who puts one message behind the other, with a notice each, goes on as he did: the next
  * will be as far behind this one as this one is behind the last.  The target has read the
@@ -206,9 +197,9 @@ EMU_INLINE void emu_fetch_next(struct emu_peer *peer, const struct emu_region *r
 
     peer->noticed = (uintptr_t)dst;
     if (emu_likely((next - (r->base + r->wbegin) < r->wspan) && (next != (uintptr_t)dst))) {
-        emu_fetch_line(next);
+        tofu_fetch_line(next);
         if (n > 64) {
-            emu_fetch_line(next + 64);
+            tofu_fetch_line(next + 64);
         }
     }
 }

@@ -203,6 +203,34 @@ static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
  * shorter one is through before that. */
 #define NOTICE_FETCH_MIN 1024u
 
+/* Is the source of a put its target?  It is when the program has mapped the target's memory,
+ * and registered it: there is nothing to copy, and to see that costs less than to copy so
+ * many bytes. */
+#define IN_PLACE_MIN 256u
+
+EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const struct emu_region *r, uint64_t to)
+{
+    const struct emu_seg *seg = &emu_g.shm->seg[l->seg];
+
+    return (l->kind == EMU_MEM_SHARED) && (r->ino != 0) && (seg->ino == r->ino) && (seg->dev == r->dev) &&
+           (l->seg_off + (from - l->begin) == r->file_off + to);
+}
+
+/* The bytes of a put; returns whether they were in place. */
+EMU_INLINE bool put_bytes(const struct emu_stag *l, uint64_t from, const struct emu_peer *peer,
+                          const struct emu_region *r, uint64_t to, size_t length, unsigned long flags)
+{
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length >= NOTICE_FETCH_MIN)) {
+        tofu_fetch_line((uintptr_t)peer->tx.next);
+    }
+    if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, r, to)) {
+        atomic_thread_fence(memory_order_release); /* the program's own stores, then the notice */
+        return true;
+    }
+    emu_copy((char *)r->base + to, (const char *)(uintptr_t)(l->addr + (from - l->begin)), length);
+    return false;
+}
+
 /* No notice for anybody, no path, no session: nothing but the data */
 #define PLAIN_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
@@ -220,8 +248,8 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     const struct emu_stag *l;
     struct emu_region     *r;
     struct emu_peer       *peer;
-    const char            *src;
     char                  *dst;
+    bool                   in_place;
 
     if (emu_unlikely((vcq == NULL) || ((flags & ~(PLAIN_FLAGS | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
                                                   UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) != 0) ||
@@ -242,17 +270,15 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
                      ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (peer->tx.lane == NULL)))) {
         goto general; /* before anything is stored: who polls the memory would see it twice */
     }
-    src = (const char *)(uintptr_t)(l->addr + (from - l->begin));
     dst = (char *)r->base + to;
-    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length >= NOTICE_FETCH_MIN)) {
-        emu_fetch_line((uintptr_t)peer->tx.next);
-    }
-    emu_copy(dst, src, length);
+    in_place = put_bytes(l, from, peer, r, to, length, flags);
     if (emu_unlikely(emu_fault_seen)) {
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
     if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        emu_fetch_next(peer, r, dst, length);
+        if (!in_place) { /* else the program stores, by addresses of its own */
+            emu_fetch_next(peer, r, dst, length);
+        }
         if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
                          UTOFU_SUCCESS)) {
             goto general; /* the target's MRQ overflowed, which is its end */

@@ -419,7 +419,7 @@ EMU_INLINE bool bet_lost(struct emu_vcq *vcq, const struct emu_rx_lane *rx)
             return true;
         }
         if (vcq->last->id == rx->origin) {
-            emu_fetch_line(vcq->last->noticed);
+            tofu_fetch_line(vcq->last->noticed);
         }
     }
 #else
