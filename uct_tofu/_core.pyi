@@ -122,6 +122,7 @@ class Iface:
         tx_bounce: int | None = None,
         tx_notified: int | None = None,
         am_polled: int | None = None,
+        am_in_place: bool | None = None,
         rndv_split: int | None = None,
         strong_order: bool | None = None,
         am_backlog: int = 1 << 30,

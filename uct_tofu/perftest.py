@@ -39,7 +39,7 @@ MIB = 1 << 20
 DEVICES = {"utofu": "tofu0", "tcp": "lo"}  # the others call theirs "memory"
 # Largest message that goes in one short operation; utofu's is the piggyback.
 UTOFU_SHORT = 32
-UTOFU_AM_BCOPY = 8192
+UTOFU_AM_BCOPY = 8256
 # Another program may take a port between our look and ucx_perftest's bind.
 PORT_TRIES = 5
 PORT_TAKEN = "Address already in use"

@@ -263,6 +263,7 @@ static int tofu_dl_open(enum tofu_backend_kind kind, const char *emulator,
     }
     backend->kind       = kind;
     backend->unordered  = (kind == TOFU_BACKEND_EMULATOR);
+    backend->in_place   = (kind == TOFU_BACKEND_EMULATOR);
     backend->timed      = (kind == TOFU_BACKEND_EMULATOR) && tofu_dl_timed();
     backend->network_id = (kind == TOFU_BACKEND_TOFU) ?
                                   TOFU_DL_NETWORK_ID :

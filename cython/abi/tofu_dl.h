@@ -39,6 +39,8 @@ struct tofu_backend {
     int                    unordered;    /* cache lines in order cost time: say
                                             of each VCQ that none is polled
                                             (tofu_vcq.h) */
+    int                    in_place;     /* a put whose source is its target copies
+                                            nothing */
     int                    timed;        /* the emulator was asked to take the
                                             machine's time: for figures that
                                             are told to others, no more */

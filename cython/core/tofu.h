@@ -223,6 +223,11 @@ typedef struct tofu_iface_config {
     unsigned      am_polled;      /* senders, at most 8, that may send small messages
                                      without a notice, for which progress looks at
                                      memory (default 4; 0: none) */
+    int           am_in_place;    /* am_bcopy of 256 bytes and more to a process of this host
+                                     is packed into the receive slot itself, which is mapped
+                                     for it, and put from there to there; both sides must
+                                     want it.  1: yes, 0: no, -1: where the library copies
+                                     nothing then (default) */
     size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
     int           strong_order;   /* STRONG_ORDER on zcopy without a fence too
                                      (default 0); all else has it always */
@@ -278,6 +283,7 @@ typedef struct tofu_iface_stats {
     uint64_t am_held;                   /* of them not yet released */
     uint64_t polls;                     /* calls of progress */
     uint64_t am_polled;                 /* of am_rx, those without a notice */
+    uint64_t am_in_place;               /* of am_tx, those packed into the slot itself */
 } tofu_iface_stats_t;
 
 void tofu_iface_config_default(tofu_iface_config_t *config);

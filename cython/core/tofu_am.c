@@ -10,11 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static size_t tofu_am_round(size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* In front of the place of a large slot, so that its message has the alignment that
  * the user asked for, if slots can have it, and 64 bytes if that agrees with it: a copy
  * between addresses that are not aligned alike takes up to twice as long. */
@@ -233,10 +228,14 @@ static void tofu_am_free(tofu_iface_t *iface)
     iface->am = NULL;
 }
 
+/* Ifaces of an md whose slots are a file of their own: descriptors are few. */
+#define TOFU_AM_OWN_FILES 16u
+
 tofu_status_t tofu_am_open(tofu_iface_t *iface)
 {
     tofu_md_t       *md = iface->md;
-    size_t          small_bytes, large_bytes, slots_bytes, front;
+    size_t          small_bytes, slots_bytes, front;
+    tofu_address_t  address;
     struct timespec now;
     tofu_status_t   status;
     utofu_stadd_t   stadd;
@@ -270,15 +269,17 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
         am->random = ((uint64_t)am->nonce << 32) ^ (uint64_t)now.tv_nsec;
     }
 
-    small_bytes = tofu_am_round((size_t)iface->config.rx_short_slots *
-                                        TOFU_AM_SMALL_SIZE,
-                                TOFU_AM_SLOT_ALIGN);
-    large_bytes = (size_t)iface->config.rx_slots * tofu_am_large_size(iface);
-    slots_bytes = tofu_am_round(small_bytes + large_bytes, md->page_size);
-    am->block_size = slots_bytes +
-                     tofu_am_round(TOFU_REQUEST_ENTRIES * sizeof(tofu_entry_t),
-                                   md->page_size);
-    status = tofu_arena_get(md, am->block_size, &block, &am->arena);
+    tofu_am_geometry(iface, &address);
+    small_bytes    = tofu_am_small_bytes(&address.geometry);
+    slots_bytes    = tofu_am_slots_bytes(&address.geometry, md->page_size);
+    am->block_size = slots_bytes + tofu_am_table_bytes(md->page_size);
+    /* a file of its own: senders may map all of it (tofu_in_place.c) */
+    status = tofu_in_place_wanted(iface) && (iface->index < TOFU_AM_OWN_FILES) ?
+                     tofu_arena_get_own(md, am->block_size, &block, &am->arena) :
+                     TOFU_ERR_UNSUPPORTED;
+    if (status != TOFU_OK) {
+        status = tofu_arena_get(md, am->block_size, &block, &am->arena);
+    }
     if (status != TOFU_OK) {
         goto err_free;
     }

@@ -138,7 +138,7 @@ typedef struct tofu_mailbox {
     _Atomic uint64_t credit; /* consumed: 24 bits small, 8 bits large; 16 bits:
                                 large slots to pass over; 16 of nonce */
     uint64_t         grant[TOFU_AM_CLASSES]; /* first slot, count << 32 */
-    uint64_t         reserved;
+    uint64_t         where;  /* process << 32 | descriptor: of the slots' file, or 0 */
     _Atomic uint64_t answer; /* nonce << 32 | TOFU_ANSWER_* */
     _Atomic uint64_t recall; /* nonce: give back */
     _Atomic uint64_t permit; /* nonce << 32 | TOFU_PERMIT_REVOKE or 0 | key */
@@ -208,6 +208,30 @@ _Static_assert(offsetof(tofu_mailbox_t, answer) ==
                        offsetof(tofu_mailbox_t, grant) + 24,
                "a grant is one put that ends with the answer");
 
+/* Of the block: the slots, and the request table behind them. */
+static inline size_t tofu_am_round(size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static inline size_t tofu_am_small_bytes(const tofu_geometry_t *geometry)
+{
+    return tofu_am_round((size_t)geometry->small_count * geometry->small_size,
+                         TOFU_AM_SLOT_ALIGN);
+}
+
+static inline size_t tofu_am_slots_bytes(const tofu_geometry_t *geometry, size_t page)
+{
+    return tofu_am_round(tofu_am_small_bytes(geometry) +
+                                 (size_t)geometry->large_count * geometry->large_size,
+                         page);
+}
+
+static inline size_t tofu_am_table_bytes(size_t page)
+{
+    return tofu_am_round(TOFU_REQUEST_ENTRIES * sizeof(tofu_entry_t), page);
+}
+
 /* ----------------------------------------------------------------- sender */
 
 typedef enum {
@@ -227,8 +251,16 @@ typedef struct tofu_chan_class { /* the slots of one size that it was lent */
     uint32_t      acked; /* consumed, as last heard: small 24 bits, large 8 */
 } tofu_chan_class_t;
 
+typedef struct tofu_mapped { /* slots of a peer on this host: see tofu_in_place.c */
+    char          *base;   /* of TOFU_STAG_SLOTS there */
+    utofu_stadd_t stadd;   /* of base, here */
+    size_t        length;
+    uint64_t      where;   /* tofu_mailbox_t */
+} tofu_mapped_t;
+
 struct tofu_chan {
     tofu_chan_class_t cls[TOFU_AM_CLASSES];
+    tofu_mapped_t     *mapped; /* NULL: bounce buffers */
     utofu_vcq_id_t    vcq_id;  /* of the peer */
     tofu_peer_t       *peer;
     tofu_mailbox_t    *mailbox;
@@ -239,12 +271,15 @@ struct tofu_chan {
     uint8_t           state;   /* tofu_chan_state_t */
     uint8_t           request; /* TOFU_REQUEST_* that it is about */
     uint8_t           want;    /* somebody was refused for want of credit */
+    uint8_t           is_long; /* so was the last am_bcopy: TOFU_IN_PLACE_MIN */
     uint16_t          skip;    /* large slots that are not its, of those from
                                   next on; next is never one of them */
     uint32_t          entry;   /* of the request table */
     uint32_t          tries;
     uint32_t          refs;    /* eps */
     uint32_t          waiters; /* of them, in iface->turns */
+    uint32_t          longs;   /* am_bcopy, by bounce buffers, in this loan */
+    uint64_t          where;   /* the slots can be mapped, and were not tried */
     uint64_t          retry_us; /* no claim before */
     uint64_t          since_ms; /* it waits */
     uint64_t          idle_ms;  /* it was used last, or lost its last ep */
@@ -278,6 +313,25 @@ static inline int tofu_chan_permit_changed(const tofu_chan_t *chan)
     return atomic_load_explicit(&chan->mailbox->permit, memory_order_acquire) !=
            chan->permit;
 }
+/* ---- tofu_in_place.c: messages that are packed where the receiver reads them */
+
+#define TOFU_IN_PLACE_MIN   256u /* bytes; shorter ones may go without a notice */
+#define TOFU_IN_PLACE_FETCH 8u    /* lines */
+#define TOFU_IN_PLACE_AFTER 16u   /* such messages in a loan its slots are mapped */
+#define TOFU_AM_MAX_MAPPED  32u   /* peers whose slots an iface has mapped at a time */
+
+/* Is it to be done, on either side? */
+int tofu_in_place_wanted(const tofu_iface_t *iface);
+/* For tofu_mailbox_t::where. */
+uint64_t tofu_in_place_where(const tofu_am_t *am);
+/* A grant came, with that word. */
+void tofu_in_place_granted(tofu_chan_t *chan, uint64_t where);
+/* Map the peer's slots; enters the kernel. */
+void tofu_in_place_try(tofu_chan_t *chan);
+void tofu_in_place_drop(tofu_chan_t *chan);
+/* All of an iface, while its VCQ is there. */
+void tofu_in_place_close(tofu_iface_t *iface);
+
 /* The peer is gone, and with it what it lent. */
 void tofu_chan_reset(tofu_chan_t *chan);
 /* Do what can be done for those that wait; returns how many moved on. */
@@ -363,6 +417,7 @@ struct tofu_am {
     utofu_stadd_t  table_stadd;
     uint32_t       internal;  /* notices of the core's own operations to come */
     uint32_t       early;       /* messages that wait for the first slots */
+    uint32_t       num_mapped;  /* channels with tofu_chan_t::mapped */
     uint32_t       nonce;       /* of the last loan asked for */
     uint32_t       incarnation; /* of the iface */
     tofu_link_t    jobs;

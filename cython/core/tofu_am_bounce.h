@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_am_bounce.h - messages that are copied into a bounce buffer: between
- * tofu_am_send.c and tofu_am_early.c.
+ * tofu_am_bounce.h - sending, and messages that are copied into a bounce buffer: between
+ * tofu_am_send.c, tofu_am_zcopy.c and tofu_am_early.c.
  */
 #ifndef TOFU_AM_BOUNCE_H
 #define TOFU_AM_BOUNCE_H
@@ -34,6 +34,52 @@ static inline void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce
     iface->bounces = bounce;
 }
 
+/* The slot was used: on to the next in ring order. */
+static inline void tofu_chan_advance(tofu_chan_t *chan,
+                                     tofu_chan_class_t *cls)
+{
+    chan->turn += TOFU_TURN;
+    --cls->left;
+    cls->next += cls->size;
+    if (cls->next == cls->end) {
+        cls->next = cls->begin;
+    }
+}
+
+static inline void tofu_am_sent(tofu_ep_t *ep, tofu_chan_class_t *cls)
+{
+    tofu_chan_advance(ep->chan, cls);
+    ++ep->iface->stats.am_tx;
+}
+
+/* The same for large slots, of which some may be passed over. */
+static inline void tofu_chan_advance_large(tofu_chan_t *chan)
+{
+    tofu_chan_advance(chan, &chan->cls[TOFU_AM_LARGE]);
+    if (TOFU_UNLIKELY(chan->skip != 0)) {
+        tofu_chan_pass(chan);
+    }
+}
+
+static inline void tofu_am_sent_large(tofu_ep_t *ep)
+{
+    tofu_chan_advance_large(ep->chan);
+    ++ep->iface->stats.am_tx;
+}
+
+/* Enter for a large slot and take a bounce buffer. */
+tofu_status_t tofu_am_large_begin(tofu_ep_t *ep, uint8_t id,
+                                  tofu_bounce_t **bounce_p);
+/* Post a message of `length` bytes that is in the bounce buffer; there is a large
+ * slot.  cbdata: what becomes of the buffer when it is sent.  One of no bytes is some of
+ * those that nobody reads, as a notice needs a put that ends somewhere. */
+tofu_status_t tofu_am_post_large(tofu_iface_t *iface, tofu_chan_t *chan, uint8_t id,
+                                 tofu_bounce_t *bounce, size_t length, void *cbdata);
+/* Send what is in a bounce buffer, as a small message if it is one. */
+tofu_status_t tofu_am_send_bounce(tofu_ep_t *ep, uint8_t id, tofu_bounce_t *bounce,
+                                  size_t length);
+/* Total of an iov without memory handles, or -1. */
+intptr_t tofu_am_iov_total(const tofu_iov_t *iov, size_t iovcnt, size_t max);
 /* Copy an iov behind dest; returns the end. */
 char *tofu_am_iov_copy(char *dest, const tofu_iov_t *iov, size_t iovcnt);
 

@@ -81,6 +81,7 @@ static void tofu_chan_idle(tofu_chan_t *chan)
 
 void tofu_chan_reset(tofu_chan_t *chan)
 {
+    tofu_in_place_drop(chan);
     if (chan->state == TOFU_CHAN_IDLE) {
         return;
     }
@@ -396,6 +397,7 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
             tofu_peer_failed(chan->peer, TOFU_ERR_IO_ERROR, 1);
             return 1;
         }
+        tofu_in_place_granted(chan, chan->mailbox->where);
         chan->state    = TOFU_CHAN_OPEN;
         chan->want     = 0;
         chan->since_ms = iface->now_ms;
@@ -411,6 +413,8 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
         if (want) {
             chan->want = 0;
             tofu_chan_want(chan);
+        } else {
+            tofu_in_place_drop(chan);
         }
         return 1;
     }
@@ -487,6 +491,8 @@ static void tofu_chan_tick_open(tofu_chan_t *chan, uint64_t now_ms)
         (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
                                                        TOFU_AM_IDLE_MS))) {
         tofu_chan_release(chan);
+    } else if ((chan->where != 0) && (chan->longs >= TOFU_IN_PLACE_AFTER)) {
+        tofu_in_place_try(chan);
     }
 }
 

@@ -289,6 +289,9 @@ static tofu_status_t tofu_job_answer(const tofu_job_t *job,
         body[i] = lender->loan[i].begin |
                   ((uint64_t)lender->loan[i].count << 32);
     }
+    if (lender != NULL) {
+        body[2] = tofu_in_place_where(job->peer->iface->am);
+    }
     body[3] = ((uint64_t)job->nonce << 32) | answer;
     return tofu_am_post_silent(job->peer, body, sizeof(body),
                                job->mailbox + offsetof(tofu_mailbox_t, grant),

@@ -26,6 +26,7 @@ typedef struct tofu_arena_hole { /* free pages, by address, never adjacent */
 struct tofu_arena {
     tofu_arena_t      *next;
     int               fd;
+    int               own; /* one allocation's, and in no list */
     char              *base;
     size_t            length;
     tofu_arena_hole_t *holes;
@@ -91,6 +92,32 @@ static tofu_status_t tofu_arena_new(tofu_md_t *md, size_t length,
     return TOFU_OK;
 }
 
+tofu_status_t tofu_arena_get_own(tofu_md_t *md, size_t length, void **address_p,
+                                 tofu_arena_t **arena_p)
+{
+    tofu_arena_t  *arena = calloc(1, sizeof(*arena));
+    tofu_status_t status;
+
+    (void)md;
+    if (arena == NULL) {
+        return TOFU_ERR_NO_MEMORY;
+    }
+    status = tofu_arena_map(length, arena);
+    if (status != TOFU_OK) {
+        free(arena);
+        return status;
+    }
+    arena->own = 1;
+    *address_p = arena->base;
+    *arena_p   = arena;
+    return TOFU_OK;
+}
+
+int tofu_arena_own_fd(const tofu_arena_t *arena)
+{
+    return arena->own ? arena->fd : -1;
+}
+
 /* First fit. */
 static int tofu_arena_take(tofu_arena_t *arena, size_t length, size_t *offset_p)
 {
@@ -153,6 +180,12 @@ void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
     if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)offset, (off_t)length) != 0) {
         memset(address, 0, length);
+    }
+    if (arena->own) {
+        munmap(arena->base, arena->length);
+        close(arena->fd);
+        free(arena);
+        return;
     }
 
     pthread_mutex_lock(&md->lock);

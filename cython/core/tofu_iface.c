@@ -14,12 +14,13 @@ static _Atomic uint64_t tofu_iface_generation; /* never 0 of an iface */
 void tofu_iface_config_default(tofu_iface_config_t *config)
 {
     memset(config, 0, sizeof(*config));
-    config->am_seg_size    = 8192;
+    config->am_seg_size    = 8256; /* 8 KiB with a header in front */
     config->rx_slots       = 512;
     config->rx_short_slots = 1024;
     config->tx_bounce      = 128;
     config->tx_notified    = 256;
     config->am_polled      = TOFU_AM_POLLED;
+    config->am_in_place    = -1;
     config->rndv_split     = 0;
     config->strong_order   = 0;
     config->early_complete = 1;
@@ -296,6 +297,7 @@ static void tofu_iface_release(tofu_iface_t *iface)
     tofu_md_t *md = iface->md;
 
     tofu_iface_delist(iface); /* from here on nobody adds to iface->dereg */
+    tofu_in_place_close(iface);
     tofu_iface_free_vcq(iface);
     tofu_wakeup_close(iface);
     if (iface->am != NULL) {

@@ -61,6 +61,8 @@
     _func(ucs_config_clone_ulong) \
     _func(ucs_config_sscanf_bool) \
     _func(ucs_config_sprintf_bool) \
+    _func(ucs_config_sscanf_ternary_auto) \
+    _func(ucs_config_sprintf_ternary_auto) \
     _func(ucs_config_clone_int) \
     _func(ucs_config_sscanf_time) \
     _func(ucs_config_sprintf_time) \
@@ -243,6 +245,7 @@ typedef struct uct_utofu_iface_config {
     unsigned long      tx_bounce;
     unsigned long      tx_notified;
     unsigned long      am_polled;
+    int                am_in_place;     /* 0, 1, else "auto" */
     int                strong_order;
     int                early_complete;
     int                stats;

@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[8];
-static ucs_config_field_t uct_utofu_iface_config_table[15];
+static ucs_config_field_t uct_utofu_iface_config_table[16];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -109,6 +109,8 @@ static void uct_utofu_config_init(void)
                                  "\"auto\"");
     const ucs_config_parser_t yesno =
             UCT_UTOFU_PARSER_UCS(bool, int, nop, "<y|n>");
+    const ucs_config_parser_t ternary =
+            UCT_UTOFU_PARSER_UCS(ternary_auto, int, nop, "<yes|no|auto>");
     const ucs_config_parser_t bandwidth =
             UCT_UTOFU_PARSER_UCS(bw, double, nop,
                                  "bandwidth value: "
@@ -179,7 +181,7 @@ static void uct_utofu_config_init(void)
 
         {"AM_SEG_SIZE", "auto",
          "Size of a receive slot: the largest active message that is sent by "
-         "bcopy or zcopy. \"auto\" is 8k.",
+         "bcopy or zcopy. \"auto\" is 8256: 8 KiB of a user, and headers.",
          offsetof(uct_utofu_iface_config_t, am_seg_size), bytes},
 
         {"RX_SLOTS", "auto",
@@ -205,6 +207,13 @@ static void uct_utofu_config_init(void)
          "Senders that may send small messages without a notice: the interface "
          "looks at memory for each of them. At most 8; 0 is none, \"auto\" is 4.",
          offsetof(uct_utofu_iface_config_t, am_polled), count},
+
+        {"AM_IN_PLACE", "auto",
+         "Pack bcopy messages of 256 bytes and more into the receive slot itself when "
+         "the peer is a process of this host, which maps its slots. Both sides "
+         "must want it. \"auto\" is where the library then copies nothing: with "
+         "the emulator.",
+         offsetof(uct_utofu_iface_config_t, am_in_place), ternary},
 
         {"STRONG_ORDER", "n",
          "Post zcopy operations in strong order too, so that they take effect in "

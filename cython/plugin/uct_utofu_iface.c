@@ -540,6 +540,9 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
         }
         core_config->am_polled = (unsigned)config->am_polled;
     }
+    if ((config->am_in_place == 0) || (config->am_in_place == 1)) {
+        core_config->am_in_place = config->am_in_place;
+    }
     core_config->strong_order   = config->strong_order;
     core_config->early_complete = config->early_complete;
     if (!UCS_CONFIG_DBL_IS_AUTO(config->wakeup_timer)) {

@@ -23,9 +23,10 @@ void uct_utofu_stats_print(tofu_iface_t *iface)
             " in one poll), polls %" PRIu64 ", operations %" PRIu64
             ", send completions %" PRIu64 ", dropped %" PRIu64
             ", VCQs %" PRIu64 ", kept in place %" PRIu64
-            ", received without a notice %" PRIu64 "\n",
+            ", received without a notice %" PRIu64
+            ", packed in place %" PRIu64 "\n",
             (int)getpid(), stats.am_tx, stats.am_rx, stats.credit_tx,
             stats.credit_rx, stats.notices, stats.mrq_peak, stats.polls,
             stats.posts, stats.tcq_entries, stats.dropped, stats.vcqs,
-            stats.am_kept, stats.am_polled);
+            stats.am_kept, stats.am_polled, stats.am_in_place);
 }

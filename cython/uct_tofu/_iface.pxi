@@ -26,8 +26,8 @@ own_ifaces = weakref.WeakValueDictionary()
 @cython.no_gc_clear
 cdef class Iface:
     """Iface(md, *, am_seg_size=None, rx_slots=None, rx_short_slots=None, \
-tx_bounce=None, tx_notified=None, am_polled=None, rndv_split=None, \
-strong_order=None, \
+tx_bounce=None, tx_notified=None, am_polled=None, am_in_place=None, \
+rndv_split=None, strong_order=None, \
 am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VCQ, and everything that uses it.
 
     Parameters
@@ -44,6 +44,9 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
     am_polled : int, optional
         Senders, 0 to 8, that may send small active messages without a notice, so
         that progress looks at memory for each.
+    am_in_place : bool, optional
+        Pack bcopy messages of 256 bytes and more to a process of this host into the
+        receive slot itself, which is mapped for it; both sides must want it.
     rndv_split : int, optional
         Bytes of one uTofu operation; larger ones are split.
     strong_order : bool, optional
@@ -71,8 +74,8 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
 
     def __init__(self, MemoryDomain md not None, *, am_seg_size=None,
                  rx_slots=None, rx_short_slots=None, tx_bounce=None,
-                 tx_notified=None, am_polled=None, rndv_split=None,
-                 strong_order=None,
+                 tx_notified=None, am_polled=None, am_in_place=None,
+                 rndv_split=None, strong_order=None,
                  size_t am_backlog=1 << 30, on_error=None):
         cdef:
             c.tofu_iface_config_t config
@@ -97,6 +100,8 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             config.tx_notified = tx_notified
         if am_polled is not None:
             config.am_polled = am_polled
+        if am_in_place is not None:
+            config.am_in_place = bool(am_in_place)
         if rndv_split is not None:
             config.rndv_split = rndv_split
         if strong_order is not None:

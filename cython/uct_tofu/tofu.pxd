@@ -103,6 +103,7 @@ cdef extern from "tofu.h" nogil:
         unsigned tx_bounce
         unsigned tx_notified
         unsigned am_polled
+        int am_in_place
         size_t rndv_split
         int strong_order
         int early_complete
@@ -145,6 +146,7 @@ cdef extern from "tofu.h" nogil:
         uint64_t mrq_peak, vcqs, am_kept, am_held
         uint64_t polls
         uint64_t am_polled
+        uint64_t am_in_place
 
     void tofu_iface_config_default(tofu_iface_config_t *config) noexcept
     tofu_status_t tofu_iface_open(

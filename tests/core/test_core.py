@@ -51,6 +51,10 @@ CASES = {
         "crowded", "turns", "awake", "owed", "asleep", "mute", "stopped", "killed",
         "killed_asked", "closed", "strangers", "bets",
     ],
+    "in_place": [
+        "lengths", "oneself", "receiver_refuses", "sender_refuses", "fakes", "killed", "idle",
+        "closed",
+    ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
         "forged", "bad_key", "faulty", "faulty_own",
@@ -73,6 +77,8 @@ SANITIZED = [
     ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
+    ("in_place", "lengths"), ("in_place", "fakes"), ("in_place", "killed"),
+    ("in_place", "closed"),
     ("shared", "threads"), ("shared", "closed"), ("shared", "killed"), ("shared", "forged"),
 ]  # fmt: skip
 # not with ifaces that share: they have no lanes, no messages without notice, and fewer
@@ -187,6 +193,15 @@ def test_polled_in_modes(processes, job, plain, monkeypatch, case, mode):
     """The last bytes of a message come last, and messages in their order."""
     monkeypatch.setenv(*mode.split("="))
     run_case(processes, job, plain, "polled", case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", CASES["in_place"])
+@pytest.mark.parametrize("mode", ["UTOFU_EMU_STRICT=1", "UTOFU_EMU_TIMING=tofud"])
+def test_in_place_in_modes(processes, job, plain, monkeypatch, case, mode):
+    """What is there before its put lands is nobody's before that."""
+    monkeypatch.setenv(*mode.split("="))
+    run_case(processes, job, plain, "in_place", case)
 
 
 @pytest.mark.timeout(120)

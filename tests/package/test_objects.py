@@ -159,6 +159,24 @@ def test_am_polled(loop):
         assert iface.stats()["am_polled"] == 0
 
 
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_am_in_place(md, wanted):
+    """Messages are packed into the slot itself, by default too, or never."""
+    came, data = [], bytes(range(256)) * 16
+    with Iface(md, am_in_place=wanted) as iface:
+        iface.set_am_handler(3, came.append)
+        with Endpoint(iface, iface.address, iface.device_address) as ep:
+            deadline = time.monotonic() + (0.3 if wanted is False else 20)
+            while time.monotonic() < deadline and not iface.stats()["am_in_place"]:
+                finish(ep.am_bcopy, 3, data)
+                iface.progress()
+            finish(ep.flush)
+            assert bool(iface.stats()["am_in_place"]) is (wanted is not False)
+            while len(came) < iface.stats()["am_tx"]:
+                iface.progress()
+    assert set(came) == {data}
+
+
 def test_limits_are_refused(loop):
     _, iface, ep, memory, key = loop
     limits = iface.query()

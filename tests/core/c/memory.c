@@ -96,8 +96,8 @@ static void refusals(struct ctx *ctx)
     REFUSED(TOFU_ERR_OUT_OF_RANGE,
             tofu_ep_atomic_post(ep, TOFU_ATOMIC_ADD, 8, 1, end, rkey));
     REFUSED(TOFU_ERR_INVALID_PARAM,
-            tofu_ep_get_bcopy(ep, unpack_bytes, buffer, 8193, base, rkey, &done.comp));
-    size = 8193; /* the window is larger, the limit is not */
+            tofu_ep_get_bcopy(ep, unpack_bytes, buffer, 8257, base, rkey, &done.comp));
+    size = 8257; /* the window is larger, the limit is not */
     REFUSED(TOFU_ERR_INVALID_PARAM,
             tofu_ep_put_bcopy(ep, pack_length, &size, base, rkey));
     REFUSED(TOFU_ERR_INVALID_PARAM, tofu_ep_am_short(ep, 32, 0, NULL, 0));

@@ -16,10 +16,10 @@ PAGE = 4096
 PEER = 128
 HASH_ENTRY = 32  # of a peer, in a table that is a quarter full or more
 ENDPOINT = 256
-CHANNEL = 240
+CHANNEL = 264
 LOAN = 208
 CONFIG = {  # defaults of tofu_iface_config_t
-    "am_seg_size": 8192,
+    "am_seg_size": 8256,
     "rx_slots": 512,
     "rx_short_slots": 1024,
     "tx_bounce": 128,
@@ -85,7 +85,7 @@ def process_bytes(endpoints: int, sent_to: int, known: int, open_: int, loans: i
     segments = -(-open_ // MAILBOX_SEGMENT)
     return {
         "receive": receive_bytes(),
-        "bounce": CONFIG["tx_bounce"] * CONFIG["am_seg_size"],
+        "bounce": CONFIG["tx_bounce"] * _round(CONFIG["am_seg_size"], PAGE),
         "mailboxes": segments * MAILBOX_SEGMENT * MAILBOX,
         "peers": known * (PEER + HASH_ENTRY),
         "endpoints": endpoints * ENDPOINT,

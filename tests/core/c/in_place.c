@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that are packed into the receiver's slots (tofu_in_place.c): that they are what
+ * was sent, in order; who maps what, and for how long.
+ */
+#include "core_test.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tofu_internal.h>
+#include <tofu_am.h>
+
+#define ID    9
+#define OTHER 10
+
+static uint64_t received; /* messages; the content of each follows from its number */
+
+static size_t length_of(uint64_t number)
+{
+    static const size_t ends[] = {8256, 0, 1, 255, 256, 8191, 249, 24, 8192, 1025};
+    uint64_t            state  = number * 31 + 7;
+
+    return (number % 3 == 0) ? ends[number / 3 % (sizeof(ends) / sizeof(ends[0]))] :
+           (number % 3 == 1) ? 4096 + next_random(&state) % 4096 :
+                               next_random(&state) % 8193;
+}
+
+static int8_t on_message(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)flags;
+    if (length != length_of(received)) {
+        FAIL("message %llu of %zu bytes, expected %zu", (unsigned long long)received, length,
+             length_of(received));
+    }
+    CHECK(matches(data, length, received));
+    ++received;
+    return TOFU_OK;
+}
+
+static int8_t on_other(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)flags;
+    (void)data;
+    CHECK_EQ(length, 8192);
+    ++received;
+    return TOFU_OK;
+}
+
+static size_t pack(void *dest, void *arg)
+{
+    uint64_t number = *(const uint64_t *)arg;
+
+    fill(dest, length_of(number), number);
+    return length_of(number);
+}
+
+static size_t pack_full(void *dest, void *arg)
+{
+    memset(dest, *(const int *)arg, 8192);
+    return 8192;
+}
+
+static size_t pack_too_much(void *dest, void *arg)
+{
+    (void)dest;
+    (void)arg;
+    return 8257;
+}
+
+static tofu_iface_stats_t stats_of(struct ctx *ctx)
+{
+    tofu_iface_stats_t stats;
+
+    tofu_iface_get_stats(ctx->iface, &stats);
+    return stats;
+}
+
+static void open_all(struct ctx *ctx, const tofu_iface_config_t *config)
+{
+    core_open(ctx, config, 4096);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, ID, on_message, NULL));
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, OTHER, on_other, NULL));
+    core_barrier(ctx);
+}
+
+#define WAIT_FOR(ctx, cond) \
+    do { \
+        double _end = core_now() + 40; \
+        while (!(cond)) { \
+            if (tofu_iface_progress((ctx)->iface) == 0) { \
+                sched_yield(); \
+            } \
+            if (core_now() > _end) { \
+                FAIL("not within 40 s: %s", #cond); \
+            } \
+        } \
+    } while (0)
+
+static intptr_t send_full(struct ctx *ctx, int to)
+{
+    int      value = 7;
+    intptr_t ret;
+
+    while ((ret = tofu_ep_am_bcopy(ctx->ep[to], OTHER, pack_full, &value)) ==
+           TOFU_ERR_NO_RESOURCE) {
+        if (tofu_iface_progress(ctx->iface) == 0) {
+            sched_yield();
+        }
+    }
+    return ret;
+}
+
+/* Rank 1 sends to rank 0 until its slots are mapped; the messages so far. */
+static uint64_t warm_up(struct ctx *ctx)
+{
+    _Atomic uint64_t *sent = &ctx->shared->word[1];
+    uint64_t         n     = 0;
+    double           end   = core_now() + 40;
+
+    if (ctx->rank == 1) {
+        while (ctx->iface->am->num_mapped == 0) {
+            CHECK_EQ(send_full(ctx, 0), 8192);
+            ++n;
+            tofu_iface_progress(ctx->iface);
+            CHECK(core_now() < end);
+        }
+        core_flush(ctx, ctx->ep[0]);
+        atomic_store(sent, n);
+    }
+    core_barrier(ctx);
+    n = atomic_load(sent);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == n);
+        received = 0;
+    }
+    core_barrier(ctx);
+    return n;
+}
+
+/* Lengths of all kinds, by all ways to send them. */
+static void lengths(struct ctx *ctx)
+{
+    const uint64_t     messages = 4000;
+    tofu_iface_stats_t before;
+    char               buffer[8256];
+    struct done        done;
+    intptr_t           ret;
+    uint64_t           i;
+
+    open_all(ctx, NULL);
+    warm_up(ctx);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == messages);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    before = stats_of(ctx);
+    for (i = 0; i < messages; ++i) {
+        size_t   length = length_of(i);
+        uint64_t header;
+
+        done_init(&done);
+        fill(buffer, length, i);
+        do {
+            if ((i % 5 == 1) && (length >= 8) && (length <= TOFU_POLLED_BYTES)) {
+                memcpy(&header, buffer, 8);
+                ret = tofu_ep_am_short(ctx->ep[0], ID, header, buffer + 8,
+                                       (unsigned)length - 8);
+            } else if ((i % 5 == 2) && (length > 64) && (length <= 4096)) {
+                tofu_iov_t iov = {.buffer = ctx->window, .length = length - 64,
+                                  .memh = ctx->window_memh, .count = 1};
+                memcpy(ctx->window, buffer + 64, length - 64);
+                ret = tofu_ep_am_zcopy(ctx->ep[0], ID, buffer, 64, &iov, 1, &done.comp);
+                if (ret == TOFU_INPROGRESS) {
+                    CHECK_OK(done_wait(ctx, &done));
+                    ret = TOFU_OK;
+                }
+            } else {
+                ret = tofu_ep_am_bcopy(ctx->ep[0], ID, pack, &i);
+                CHECK((ret < 0) || (ret == (intptr_t)length));
+            }
+            if ((ret == TOFU_ERR_NO_RESOURCE) &&
+                (tofu_iface_progress(ctx->iface) == 0)) {
+                sched_yield();
+            }
+        } while (ret == TOFU_ERR_NO_RESOURCE);
+        CHECK(ret >= 0);
+        if (i % 97 == 0) { /* the caller is broken, and told so; nothing is sent */
+            do {
+                ret = tofu_ep_am_bcopy(ctx->ep[0], ID, pack_too_much, NULL);
+                tofu_iface_progress(ctx->iface);
+            } while (ret == TOFU_ERR_NO_RESOURCE);
+            CHECK_EQ(ret, TOFU_ERR_INVALID_PARAM);
+        }
+    }
+    core_flush(ctx, ctx->ep[0]);
+    CHECK(stats_of(ctx).am_in_place - before.am_in_place > messages / 4);
+    CHECK_EQ(stats_of(ctx).am_tx - before.am_tx, messages);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* To oneself, which is another mapping of the same memory */
+static void oneself(struct ctx *ctx)
+{
+    uint64_t sent = 0;
+
+    open_all(ctx, NULL);
+    while ((ctx->iface->am->num_mapped == 0) || (sent % 64 != 0)) {
+        CHECK_EQ(send_full(ctx, 0), 8192);
+        ++sent;
+        tofu_iface_progress(ctx->iface);
+        CHECK(sent < 100000000);
+    }
+    WAIT_FOR(ctx, received == sent);
+    received = 0;
+    for (sent = 0; sent < 500; ++sent) {
+        intptr_t ret;
+
+        while ((ret = tofu_ep_am_bcopy(ctx->ep[0], ID, pack, &sent)) ==
+               TOFU_ERR_NO_RESOURCE) {
+            tofu_iface_progress(ctx->iface);
+        }
+        CHECK_EQ(ret, length_of(sent));
+    }
+    WAIT_FOR(ctx, received == sent);
+    CHECK(stats_of(ctx).am_in_place > 100);
+    core_close(ctx);
+}
+
+/* Either side may say no. */
+static void refused(struct ctx *ctx, int who)
+{
+    tofu_iface_config_t config;
+    double              end;
+    int                 i;
+
+    tofu_iface_config_default(&config);
+    config.am_in_place = (ctx->rank != who);
+    open_all(ctx, &config);
+    if (ctx->rank == 1) {
+        for (i = 0; i < 200; ++i) {
+            CHECK_EQ(send_full(ctx, 0), 8192);
+        }
+        for (end = core_now() + 0.05; core_now() < end;) { /* some ticks */
+            tofu_iface_progress(ctx->iface);
+        }
+        for (i = 0; i < 200; ++i) {
+            CHECK_EQ(send_full(ctx, 0), 8192);
+        }
+        CHECK_EQ(ctx->iface->am->num_mapped, 0);
+        CHECK_EQ(stats_of(ctx).am_in_place, 0);
+    } else {
+        WAIT_FOR(ctx, received == 400);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+static void receiver_refuses(struct ctx *ctx)
+{
+    refused(ctx, 0);
+}
+
+static void sender_refuses(struct ctx *ctx)
+{
+    refused(ctx, 1);
+}
+
+static int memfd(size_t size, int seals)
+{
+    int fd = memfd_create("not-slots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    CHECK((fd >= 0) && (ftruncate(fd, (off_t)size) == 0));
+    CHECK((seals == 0) || (fcntl(fd, F_ADD_SEALS, seals) == 0));
+    return fd;
+}
+
+/* Let the next tick try what the peer says. */
+static void try_where(struct ctx *ctx, tofu_chan_t *chan, uint64_t where)
+{
+    chan->where = where;
+    chan->longs = TOFU_IN_PLACE_AFTER;
+    WAIT_FOR(ctx, chan->where == 0);
+}
+
+/* What a peer says of its file is looked at before anything is written there. */
+static void fakes(struct ctx *ctx)
+{
+    int          pipes[2], fd[6], status;
+    size_t       size, page = (size_t)sysconf(_SC_PAGESIZE), j;
+    tofu_chan_t  *chan;
+    uint64_t     where, me = (uint64_t)getpid() << 32, i;
+    char         *base, byte;
+    pid_t        dead;
+
+    open_all(ctx, NULL);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, received == 22);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    CHECK_EQ(send_full(ctx, 0), 8192);
+    chan = ctx->ep[0]->chan;
+    WAIT_FOR(ctx, chan->state == TOFU_CHAN_OPEN);
+    where = chan->where;
+    CHECK_EQ(where >> 32, ctx->shared->rank[0].pid);
+    size = tofu_am_slots_bytes(chan->peer->geometry, page) + tofu_am_table_bytes(page);
+
+    CHECK_EQ(pipe(pipes), 0);
+    fd[0] = pipes[0];
+    fd[1] = open("/", O_RDONLY | O_DIRECTORY);
+    fd[2] = memfd(size, 0);             /* may be cut off later */
+    fd[3] = memfd(size, F_SEAL_SHRINK); /* no identity in it */
+    fd[4] = memfd(size - page, F_SEAL_SHRINK);
+    fd[5] = memfd(size, F_SEAL_SHRINK | F_SEAL_WRITE); /* can't be written */
+    for (i = 0; i < 6; ++i) {
+        CHECK(fd[i] >= 0);
+        try_where(ctx, chan, me | (uint64_t)fd[i]);
+        CHECK(chan->mapped == NULL);
+        CHECK_EQ(send_full(ctx, 0), 8192);
+        CHECK_EQ(send_full(ctx, 0), 8192);
+    }
+    base = mmap(NULL, size, PROT_READ, MAP_SHARED, fd[3], 0);
+    CHECK(base != MAP_FAILED);
+    for (byte = 0, j = 0; j < size; ++j) {
+        byte |= base[j];
+    }
+    CHECK_EQ(byte, 0);
+
+    dead = fork();
+    if (dead == 0) {
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(dead, &status, 0), dead);
+    try_where(ctx, chan, ((uint64_t)dead << 32) | (uint32_t)where);
+    CHECK(chan->mapped == NULL);
+    try_where(ctx, chan, where | 0xffffffff);
+    CHECK(chan->mapped == NULL);
+    for (i = 0; i < 6; ++i) {
+        CHECK_EQ(send_full(ctx, 0), 8192);
+    }
+    CHECK_EQ(stats_of(ctx).am_in_place, 0);
+    try_where(ctx, chan, where); /* and the true one */
+    CHECK(chan->mapped != NULL);
+    for (i = 0; i < 3; ++i) {
+        CHECK_EQ(send_full(ctx, 0), 8192);
+    }
+    CHECK_EQ(stats_of(ctx).am_in_place, 3);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* core_close, for who is left */
+static void close_alone(struct ctx *ctx)
+{
+    int i;
+
+    for (i = 0; i < ctx->size; ++i) {
+        tofu_rkey_release(ctx->rkey[i]);
+        if (ctx->iface != NULL) {
+            tofu_ep_destroy(ctx->ep[i]);
+        }
+    }
+    if (ctx->iface != NULL) {
+        tofu_iface_close(ctx->iface);
+    }
+    CHECK_OK(tofu_mem_free(ctx->window_memh));
+    tofu_md_close(ctx->md);
+}
+
+/* A receiver is killed while it is sent to: the endpoint fails, the mapping goes. */
+static void killed(struct ctx *ctx)
+{
+    int      value = 3;
+    intptr_t ret;
+
+    open_all(ctx, NULL);
+    warm_up(ctx);
+    if (ctx->rank == 0) {
+        while (received < 2000) {
+            tofu_iface_progress(ctx->iface);
+        }
+        raise(SIGKILL);
+    }
+    do {
+        ret = tofu_ep_am_bcopy(ctx->ep[0], OTHER, pack_full, &value);
+        if (ret == TOFU_ERR_NO_RESOURCE) {
+            tofu_iface_progress(ctx->iface);
+        }
+    } while ((ret > 0) || (ret == TOFU_ERR_NO_RESOURCE));
+    CHECK_EQ(ret, TOFU_ERR_ENDPOINT_TIMEOUT);
+    WAIT_FOR(ctx, ctx->iface->am->num_mapped == 0);
+    close_alone(ctx);
+}
+
+/* Without an endpoint for a while the slots go back, and the mapping with them; the next
+ * loan has one again. */
+static void idle(struct ctx *ctx)
+{
+    unsigned round;
+
+    open_all(ctx, NULL);
+    for (round = 0; round < 2; ++round) {
+        warm_up(ctx);
+        if (ctx->rank == 1) {
+            tofu_ep_destroy(ctx->ep[0]);
+            WAIT_FOR(ctx, ctx->iface->am->num_mapped == 0);
+            CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[0].address, 0,
+                                    &ctx->ep[0]));
+        }
+        core_barrier(ctx);
+    }
+    core_close(ctx);
+}
+
+/* The receiver's iface is closed under the sender, and its memory is another's: what the
+ * sender still has mapped is nobody's. */
+static void closed(struct ctx *ctx)
+{
+    tofu_iface_config_t config;
+    tofu_iface_t        *again;
+    tofu_mem_t          *memh;
+    size_t              size = 16u << 20;
+    char                *memory;
+    void                *address;
+    int                 value = 5, i;
+    intptr_t            ret;
+
+    open_all(ctx, NULL);
+    warm_up(ctx);
+    if (ctx->rank == 0) {
+        tofu_ep_destroy(ctx->ep[0]);
+        tofu_ep_destroy(ctx->ep[1]);
+        tofu_iface_close(ctx->iface);
+        ctx->iface = NULL;
+        tofu_iface_config_default(&config);
+        CHECK_OK(tofu_iface_open(ctx->md, &config, &again));
+        CHECK_OK(tofu_mem_alloc(ctx->md, &size, 0, &address, &memh));
+        memory = address;
+        memset(memory, 1, 16u << 20);
+        atomic_store(&ctx->shared->word[2], 1);
+        while (atomic_load(&ctx->shared->word[2]) == 1) {
+            tofu_iface_progress(again);
+        }
+        for (i = 0; i < 16 << 20; ++i) {
+            CHECK_EQ(memory[i], 1);
+        }
+        CHECK_OK(tofu_mem_free(memh));
+        tofu_iface_close(again);
+        close_alone(ctx);
+        return;
+    }
+    while (atomic_load(&ctx->shared->word[2]) == 0) {
+        sched_yield();
+    }
+    do {
+        ret = tofu_ep_am_bcopy(ctx->ep[0], OTHER, pack_full, &value);
+        tofu_iface_progress(ctx->iface);
+    } while ((ret > 0) || (ret == TOFU_ERR_NO_RESOURCE));
+    CHECK(ret < 0);
+    CHECK_EQ(ctx->iface->am->num_mapped, 0);
+    atomic_store(&ctx->shared->word[2], 2);
+    close_alone(ctx);
+}
+
+static const struct test_case cases[] = {
+    {"lengths", 2, 60, lengths, 0},
+    {"oneself", 1, 60, oneself, 0},
+    {"receiver_refuses", 2, 30, receiver_refuses, 0},
+    {"sender_refuses", 2, 30, sender_refuses, 0},
+    {"fakes", 2, 60, fakes, 0},
+    {"killed", 2, 60, killed, 1},
+    {"idle", 2, 60, idle, 0},
+    {"closed", 2, 60, closed, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return core_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
