@@ -275,7 +275,7 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     am->block_size = slots_bytes + tofu_am_table_bytes(md->page_size);
     /* a file of its own: senders may map all of it (tofu_in_place.c) */
     status = tofu_in_place_wanted(iface) && (iface->index < TOFU_AM_OWN_FILES) ?
-                     tofu_arena_get_own(md, am->block_size, &block, &am->arena) :
+                     tofu_arena_get_own(am->block_size, &block, &am->arena) :
                      TOFU_ERR_UNSUPPORTED;
     if (status != TOFU_OK) {
         status = tofu_arena_get(md, am->block_size, &block, &am->arena);

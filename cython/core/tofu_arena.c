@@ -92,13 +92,12 @@ static tofu_status_t tofu_arena_new(tofu_md_t *md, size_t length,
     return TOFU_OK;
 }
 
-tofu_status_t tofu_arena_get_own(tofu_md_t *md, size_t length, void **address_p,
+tofu_status_t tofu_arena_get_own(size_t length, void **address_p,
                                  tofu_arena_t **arena_p)
 {
     tofu_arena_t  *arena = calloc(1, sizeof(*arena));
     tofu_status_t status;
 
-    (void)md;
     if (arena == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }

@@ -8,10 +8,10 @@
  * to there.  What the put says, takes and reports is as ever; there is just nothing to
  * copy for a library that sees that (the emulator does).
  *
- * Nothing is gained by writing where no message is to come: a slot is written, here as by
- * a put, by who was lent it.  The file of the slots holds nothing else (tofu_am_open), so a
- * mapping that outlives the iface leads nowhere.  Who can't map it, or finds something
- * else there, goes on with bounce buffers.
+ * A slot is written, here as by a put, only by who was lent it.  The file of the slots holds
+ * nothing but them and the request table (tofu_am_open), so a mapping that outlives the
+ * iface leads to memory of nobody.  Who can't map it, or finds something else there, goes
+ * on with bounce buffers.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -38,7 +38,7 @@ uint64_t tofu_in_place_where(const tofu_am_t *am)
     return (fd < 0) ? 0 : TOFU_WHERE(getpid(), fd);
 }
 
-/* Bytes of the file, if the peer's address says what is there; 0: it can't be. */
+/* Bytes of the file, by what the peer's address says of the slots. */
 static size_t tofu_in_place_length(const tofu_chan_t *chan, size_t *slots_p)
 {
     const tofu_geometry_t *geometry = chan->peer->geometry;

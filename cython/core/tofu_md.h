@@ -130,7 +130,7 @@ tofu_status_t tofu_arena_get(tofu_md_t *md, size_t length, void **address_p,
                              tofu_arena_t **arena_p);
 /* The same from a file that has nothing else in it, and the descriptor of such a file, else
  * -1.  The length is one of whole pages. */
-tofu_status_t tofu_arena_get_own(tofu_md_t *md, size_t length, void **address_p,
+tofu_status_t tofu_arena_get_own(size_t length, void **address_p,
                                  tofu_arena_t **arena_p);
 int tofu_arena_own_fd(const tofu_arena_t *arena);
 void tofu_arena_put(tofu_md_t *md, tofu_arena_t *arena, void *address,
