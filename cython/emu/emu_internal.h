@@ -89,7 +89,6 @@ struct emu_peer_seg { /* a peer's memfd, mapped here */
     bool     writable;
     void     *base;
     uint64_t size;
-    uint64_t dev, ino;
 };
 
 struct emu_peer_mapping { /* all that was ever made of them */
@@ -120,8 +119,8 @@ struct emu_peer_process {
 };
 
 /* A registration of a peer, translated.  Valid while *seq_p == seq. */
-struct emu_region { /* what stores look at is in one cache line */
-    _Alignas(64) uint32_t tag;   /* EMU_STADD_HIGH of its STADDs, or EMU_NO_TAG */
+struct emu_region {
+    uint32_t         tag;    /* EMU_STADD_HIGH of its STADDs, or EMU_NO_TAG */
     uint32_t         seq;
     _Atomic uint32_t *seq_p;
     uintptr_t        base;   /* of offset 0, as a pointer: for what is mapped here */
@@ -132,8 +131,7 @@ struct emu_region { /* what stores look at is in one cache line */
     uint64_t         dbegin, dspan; /* what is mapped here: see emu_region_direct */
     uint64_t         addr;   /* of offset 0, in the peer: for what is not */
     uint32_t         flags;
-    uint64_t         dev, ino; /* of the file that is mapped; ino 0: none, or our own memory */
-    uint64_t         file_off; /* of offset 0 */
+    uint32_t         seg;    /* of the peer, which is mapped; EMU_MAX_SEGS: none */
 };
 #define EMU_NO_TAG      UINT32_MAX /* more bits than any STADD's */
 #define EMU_REGION_PAGE 256u /* translations are kept in pages of so many STags */

@@ -208,12 +208,23 @@ static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
  * many bytes. */
 #define IN_PLACE_MIN 256u
 
-EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const struct emu_region *r, uint64_t to)
+EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const struct emu_peer *peer,
+                                const struct emu_region *r, uint64_t to)
 {
-    const struct emu_seg *seg = &emu_g.shm->seg[l->seg];
+    const struct emu_peer_seg *mapped;
+    const struct emu_seg      *ours, *theirs;
+    uint64_t                   off;
 
-    return (l->kind == EMU_MEM_SHARED) && (r->ino != 0) && (seg->ino == r->ino) && (seg->dev == r->dev) &&
-           (l->seg_off + (from - l->begin) == r->file_off + to);
+    if ((l->kind != EMU_MEM_SHARED) || (r->seg >= EMU_MAX_SEGS)) {
+        return false;
+    }
+    ours   = &emu_g.shm->seg[l->seg];
+    theirs = &peer->proc->shm->seg[r->seg]; /* what was mapped, as long as the registration is */
+    mapped = &peer->proc->segs[r->seg];
+    /* in the file, which is mapped whole; not within it: another mapping of it came later */
+    off = r->base + to - (uintptr_t)mapped->base;
+    return (ours->ino == theirs->ino) && (ours->dev == theirs->dev) && (off < mapped->size) &&
+           (l->seg_off + (from - l->begin) == off);
 }
 
 /* The bytes of a put; returns whether they were in place. */
@@ -223,7 +234,7 @@ EMU_INLINE bool put_bytes(const struct emu_stag *l, uint64_t from, const struct 
     if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length >= NOTICE_FETCH_MIN)) {
         tofu_fetch_line((uintptr_t)peer->tx.next);
     }
-    if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, r, to)) {
+    if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, peer, r, to)) {
         atomic_thread_fence(memory_order_release); /* the program's own stores, then the notice */
         return true;
     }

@@ -303,8 +303,6 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
         }
         seg->base     = base;
         seg->size     = (uint64_t)st.st_size;
-        seg->dev      = st.st_dev;
-        seg->ino      = st.st_ino;
         seg->gen      = gen;
         seg->writable = writable;
         seg->cut_off  = false;
@@ -339,7 +337,7 @@ static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
     struct emu_region **page = &peer->regions[stag / EMU_REGION_PAGE];
 
     if (*page == no_regions) {
-        struct emu_region *fresh = aligned_alloc(_Alignof(struct emu_region), sizeof(no_regions));
+        struct emu_region *fresh = malloc(sizeof(no_regions));
         if (fresh == NULL) {
             return NULL;
         }
@@ -379,7 +377,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     r->base   = (uintptr_t)r->addr;
     r->dbegin = copy.begin;
     r->dspan  = copy.end - copy.begin;
-    r->ino    = 0;
+    r->seg    = EMU_MAX_SEGS;
     if (!peer->proc->self) {
         bool  writable = !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
         void *seg      = NULL;
@@ -399,10 +397,8 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
             }
         }
         if (seg != NULL) {
-            r->base     = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
-            r->dev      = peer->proc->segs[copy.seg].dev;
-            r->ino      = peer->proc->segs[copy.seg].ino;
-            r->file_off = copy.seg_off - copy.begin;
+            r->base = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
+            r->seg  = copy.seg;
             populate(r->base, r->dbegin, r->dbegin + r->dspan, writable);
         } else {
             r->dbegin = UINT64_MAX; /* no offset is within 0 of it */
