@@ -44,7 +44,7 @@ def _nodes(context, parameter, text):
     help="From each sender to each of its receivers.",
 )
 @click.option(
-    "--size", default=32, show_default=True, type=click.IntRange(8, 8192),
+    "--size", default=32, show_default=True, type=click.IntRange(8, 8256),
     help="Bytes of a message as it travels.",
 )
 @click.option(
