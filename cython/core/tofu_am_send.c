@@ -331,7 +331,8 @@ static tofu_status_t tofu_am_packed_too_much(const tofu_ep_t *ep, size_t length)
 }
 
 /* The receiver has read what was in the next slot.  Its first lines come back while the
- * caller does something else (2 KiB, where a line takes 160 ns: 315 ns a message, so 230). */
+ * caller does something else.  By these addresses: fetched by the library's own mapping they
+ * are in the way (2 KiB, where a line takes 160 ns: 315 ns a message so, 166). */
 static inline void tofu_am_fetch_slot(const tofu_chan_t *chan)
 {
     uintptr_t slot = (uintptr_t)chan->mapped->base +

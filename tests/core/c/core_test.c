@@ -148,6 +148,14 @@ void core_close(struct ctx *ctx)
     tofu_md_close(ctx->md);
 }
 
+tofu_iface_stats_t stats_of(struct ctx *ctx)
+{
+    tofu_iface_stats_t stats;
+
+    tofu_iface_get_stats(ctx->iface, &stats);
+    return stats;
+}
+
 static void barrier(struct ctx *ctx, int progress)
 {
     _Atomic unsigned *n = &ctx->shared->arrived[ctx->barriers++];

@@ -7,6 +7,7 @@
 #ifndef CORE_TEST_H
 #define CORE_TEST_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -99,6 +100,7 @@ void core_barrier(struct ctx *ctx);
 /* The same without progress, for a receiver that sleeps. */
 void core_barrier_asleep(struct ctx *ctx);
 void core_flush(struct ctx *ctx, tofu_ep_t *ep);
+tofu_iface_stats_t stats_of(struct ctx *ctx);
 double core_now(void);
 void core_usleep(unsigned us);
 
@@ -119,6 +121,20 @@ tofu_status_t done_wait(struct ctx *ctx, struct done *done);
             tofu_iface_progress((_ctx)->iface); \
             if (core_now() > _end) { \
                 FAIL("not within %d s: %s", (int)(_seconds), #_cond); \
+            } \
+        } \
+    } while (0)
+
+/* The same for 40 s, with the CPU given away where there is nothing to do. */
+#define WAIT_FOR(ctx, cond) \
+    do { \
+        double _end = core_now() + 40; \
+        while (!(cond)) { \
+            if (tofu_iface_progress((ctx)->iface) == 0) { \
+                sched_yield(); \
+            } \
+            if (core_now() > _end) { \
+                FAIL("not within 40 s: %s", #cond); \
             } \
         } \
     } while (0)

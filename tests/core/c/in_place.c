@@ -74,14 +74,6 @@ static size_t pack_too_much(void *dest, void *arg)
     return 8257;
 }
 
-static tofu_iface_stats_t stats_of(struct ctx *ctx)
-{
-    tofu_iface_stats_t stats;
-
-    tofu_iface_get_stats(ctx->iface, &stats);
-    return stats;
-}
-
 static void open_all(struct ctx *ctx, const tofu_iface_config_t *config)
 {
     core_open(ctx, config, 4096);
@@ -89,19 +81,6 @@ static void open_all(struct ctx *ctx, const tofu_iface_config_t *config)
     CHECK_OK(tofu_iface_set_am_handler(ctx->iface, OTHER, on_other, NULL));
     core_barrier(ctx);
 }
-
-#define WAIT_FOR(ctx, cond) \
-    do { \
-        double _end = core_now() + 40; \
-        while (!(cond)) { \
-            if (tofu_iface_progress((ctx)->iface) == 0) { \
-                sched_yield(); \
-            } \
-            if (core_now() > _end) { \
-                FAIL("not within 40 s: %s", #cond); \
-            } \
-        } \
-    } while (0)
 
 static intptr_t send_full(struct ctx *ctx, int to)
 {

@@ -117,27 +117,6 @@ static void open_all(struct ctx *ctx, const tofu_iface_config_t *config)
     core_barrier(ctx);
 }
 
-static tofu_iface_stats_t stats_of(struct ctx *ctx)
-{
-    tofu_iface_stats_t stats;
-
-    tofu_iface_get_stats(ctx->iface, &stats);
-    return stats;
-}
-
-#define WAIT_FOR(ctx, cond) \
-    do { \
-        double _end = core_now() + 40; \
-        while (!(cond)) { \
-            if (tofu_iface_progress((ctx)->iface) == 0) { \
-                sched_yield(); \
-            } \
-            if (core_now() > _end) { \
-                FAIL("not within 40 s: %s", #cond); \
-            } \
-        } \
-    } while (0)
-
 /* Small messages from rank 1 to rank 0 until they come without notices; how many. */
 static uint64_t warm_up(struct ctx *ctx, uint64_t number)
 {
