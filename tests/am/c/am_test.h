@@ -68,25 +68,6 @@ static inline size_t am_pack(void *dest, void *arg)
     return bytes->length;
 }
 
-/* Progress, and let others have the core when there was nothing to do. */
-static inline void am_idle(tofu_iface_t *iface)
-{
-    if (tofu_iface_progress(iface) == 0) {
-        sched_yield();
-    }
-}
-
-#define WAIT_FOR(ctx, seconds, cond) \
-    do { \
-        double _end = core_now() + (seconds); \
-        while (!(cond)) { \
-            am_idle((ctx)->iface); \
-            if (core_now() > _end) { \
-                FAIL("not within %d s: %s", (int)(seconds), #cond); \
-            } \
-        } \
-    } while (0)
-
 /* core_close without the barrier, for which some ranks are missing. */
 static inline void am_leave(struct ctx *ctx)
 {

@@ -54,7 +54,7 @@ static void traffic(struct ctx *ctx, int to)
                                            (unsigned)length - 8);
     CHECK((ret >= 0) || (ret == TOFU_ERR_NO_RESOURCE));
     next_out += ret >= 0;
-    am_idle(ctx->iface);
+    core_idle(ctx->iface);
 }
 
 static uint64_t dropped(struct ctx *ctx)

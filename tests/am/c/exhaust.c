@@ -147,7 +147,7 @@ static void one_run(struct ctx *ctx, unsigned n)
     end = core_now() + 60;
     while ((replies_seen < n * others) || (requests_seen < n * others) ||
            (replies_sent < 2 * n * others)) {
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
         if (core_now() > end) {
             FAIL("stuck: %u of %u requests, %u replies came; %u of %u left",
                  requests_seen, n * others, replies_seen, replies_sent,

@@ -195,7 +195,7 @@ static void hub(struct ctx *ctx)
     for (i = 0; i < peers; ++i) {
         /* it may be taken before there is credit */
         taken[i] = tofu_ep_am_short(ep[i], 1, i, NULL, 0) == TOFU_OK;
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
     }
     for (i = 0; i < peers; ++i) {
         WAIT_FOR(ctx, 100, taken[i] ||

@@ -205,7 +205,7 @@ static void victim(struct ctx *ctx)
     ctx->ep[0] = NULL;
     double end = core_now() + 1;
     while (core_now() < end) {
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
     }
     fprintf(stderr, "the victim did all of its %u steps\n", step);
     if (step >= kill_at) {
@@ -239,7 +239,7 @@ static void receiver(struct ctx *ctx)
     atomic_store(&ctx->shared->word[2], 1);
     WAIT_FOR(ctx, 20, atomic_load(&ctx->shared->word[4]) == 2);
     for (begin = core_now(); !pools_full(ctx->iface);) {
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
         if (core_now() - begin > 10) {
             tell(ctx);
             atomic_store(&ctx->shared->word[5], 2);

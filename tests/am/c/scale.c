@@ -37,7 +37,7 @@ static void sleepy_receiver(struct ctx *ctx, uint64_t total)
     uint64_t random = 1, calls = 0, sleeps = 0;
 
     while (received < total) {
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
         if (++calls % 16 == 0) {
             uint64_t x = next_random(&random) % 64;
             if (x == 0) {
@@ -94,11 +94,11 @@ static void send_one(struct sender *s, uint64_t number, uint64_t random)
         if (ret != TOFU_ERR_NO_RESOURCE) {
             break;
         }
-        am_idle(s->iface);
+        core_idle(s->iface);
     }
     if (ret == TOFU_INPROGRESS) {
         while (done.called == 0) {
-            am_idle(s->iface);
+            core_idle(s->iface);
         }
         ret = done.comp.status;
     }
@@ -120,7 +120,7 @@ static void send_all(struct sender *s, tofu_md_t *md, unsigned messages)
     }
     while (((status = tofu_ep_flush(s->ep, 0, NULL)) == TOFU_INPROGRESS) ||
            (status == TOFU_ERR_NO_RESOURCE)) {
-        am_idle(s->iface);
+        core_idle(s->iface);
     }
     CHECK_OK(status);
 }
@@ -140,7 +140,7 @@ static void receive_flood(struct ctx *ctx, unsigned messages)
     core_barrier(ctx);
     sleepy_receiver(ctx, (uint64_t)SENDERS * messages);
     for (i = 0; i < 1000; ++i) { /* nothing comes twice */
-        am_idle(ctx->iface);
+        core_idle(ctx->iface);
     }
     for (i = 1; i <= SENDERS; ++i) {
         CHECK_EQ(expected[i], messages);
@@ -284,7 +284,7 @@ static void send_small(struct ctx *ctx, int to, uint64_t n)
 
         while ((status = tofu_ep_am_short(ctx->ep[to], 1, n, &payload, 8)) ==
                TOFU_ERR_NO_RESOURCE) {
-            am_idle(ctx->iface);
+            core_idle(ctx->iface);
         }
         CHECK_OK(status);
     }

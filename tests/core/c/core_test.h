@@ -125,16 +125,22 @@ tofu_status_t done_wait(struct ctx *ctx, struct done *done);
         } \
     } while (0)
 
-/* The same for 40 s, with the CPU given away where there is nothing to do. */
-#define WAIT_FOR(ctx, cond) \
+/* Progress, and let others have the CPU when there was nothing to do. */
+static inline void core_idle(tofu_iface_t *iface)
+{
+    if (tofu_iface_progress(iface) == 0) {
+        sched_yield();
+    }
+}
+
+/* As PROGRESS_UNTIL, for what another process needs the CPU for. */
+#define WAIT_FOR(_ctx, _seconds, _cond) \
     do { \
-        double _end = core_now() + 40; \
-        while (!(cond)) { \
-            if (tofu_iface_progress((ctx)->iface) == 0) { \
-                sched_yield(); \
-            } \
+        double _end = core_now() + (_seconds); \
+        while (!(_cond)) { \
+            core_idle((_ctx)->iface); \
             if (core_now() > _end) { \
-                FAIL("not within 40 s: %s", #cond); \
+                FAIL("not within %d s: %s", (int)(_seconds), #_cond); \
             } \
         } \
     } while (0)

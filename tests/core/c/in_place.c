@@ -116,7 +116,7 @@ static uint64_t warm_up(struct ctx *ctx)
     core_barrier(ctx);
     n = atomic_load(sent);
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == n);
+        WAIT_FOR(ctx, 40, received == n);
         received = 0;
     }
     core_barrier(ctx);
@@ -136,7 +136,7 @@ static void lengths(struct ctx *ctx)
     open_all(ctx, NULL);
     warm_up(ctx);
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == messages);
+        WAIT_FOR(ctx, 40, received == messages);
         core_barrier(ctx);
         core_close(ctx);
         return;
@@ -199,7 +199,7 @@ static void oneself(struct ctx *ctx)
         tofu_iface_progress(ctx->iface);
         CHECK(sent < 100000000);
     }
-    WAIT_FOR(ctx, received == sent);
+    WAIT_FOR(ctx, 40, received == sent);
     received = 0;
     for (sent = 0; sent < 500; ++sent) {
         intptr_t ret;
@@ -210,7 +210,7 @@ static void oneself(struct ctx *ctx)
         }
         CHECK_EQ(ret, length_of(sent));
     }
-    WAIT_FOR(ctx, received == sent);
+    WAIT_FOR(ctx, 40, received == sent);
     CHECK(stats_of(ctx).am_in_place > 100);
     core_close(ctx);
 }
@@ -238,7 +238,7 @@ static void refused(struct ctx *ctx, int who)
         CHECK_EQ(ctx->iface->am->num_mapped, 0);
         CHECK_EQ(stats_of(ctx).am_in_place, 0);
     } else {
-        WAIT_FOR(ctx, received == 400);
+        WAIT_FOR(ctx, 40, received == 400);
     }
     core_barrier(ctx);
     core_close(ctx);
@@ -268,7 +268,7 @@ static void try_where(struct ctx *ctx, tofu_chan_t *chan, uint64_t where)
 {
     chan->where = where;
     chan->longs = TOFU_IN_PLACE_AFTER;
-    WAIT_FOR(ctx, chan->where == 0);
+    WAIT_FOR(ctx, 40, chan->where == 0);
 }
 
 /* What a peer says of its file is looked at before anything is written there. */
@@ -283,14 +283,14 @@ static void fakes(struct ctx *ctx)
 
     open_all(ctx, NULL);
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == 22);
+        WAIT_FOR(ctx, 40, received == 22);
         core_barrier(ctx);
         core_close(ctx);
         return;
     }
     CHECK_EQ(send_full(ctx, 0), 8192);
     chan = ctx->ep[0]->chan;
-    WAIT_FOR(ctx, chan->state == TOFU_CHAN_OPEN);
+    WAIT_FOR(ctx, 40, chan->state == TOFU_CHAN_OPEN);
     where = chan->where;
     CHECK_EQ(where >> 32, ctx->shared->rank[0].pid);
     size = tofu_am_slots_bytes(chan->peer->geometry, page) + tofu_am_table_bytes(page);
@@ -378,7 +378,7 @@ static void killed(struct ctx *ctx)
         }
     } while ((ret > 0) || (ret == TOFU_ERR_NO_RESOURCE));
     CHECK_EQ(ret, TOFU_ERR_ENDPOINT_TIMEOUT);
-    WAIT_FOR(ctx, ctx->iface->am->num_mapped == 0);
+    WAIT_FOR(ctx, 40, ctx->iface->am->num_mapped == 0);
     close_alone(ctx);
 }
 
@@ -393,7 +393,7 @@ static void idle(struct ctx *ctx)
         warm_up(ctx);
         if (ctx->rank == 1) {
             tofu_ep_destroy(ctx->ep[0]);
-            WAIT_FOR(ctx, ctx->iface->am->num_mapped == 0);
+            WAIT_FOR(ctx, 40, ctx->iface->am->num_mapped == 0);
             CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[0].address, 0,
                                     &ctx->ep[0]));
         }

@@ -129,12 +129,12 @@ static uint64_t warm_up(struct ctx *ctx, uint64_t number)
         atomic_store(&ctx->shared->word[61], number);
         core_flush(ctx, ctx->ep[0]);
     } else {
-        WAIT_FOR(ctx, stats_of(ctx).am_polled > 0);
+        WAIT_FOR(ctx, 40, stats_of(ctx).am_polled > 0);
         atomic_store(polled, 1);
     }
     core_barrier(ctx);
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, next_of[1] == atomic_load(&ctx->shared->word[61]));
+        WAIT_FOR(ctx, 40, next_of[1] == atomic_load(&ctx->shared->word[61]));
     }
     core_barrier(ctx);
     return atomic_load(&ctx->shared->word[61]);
@@ -156,7 +156,7 @@ static uint64_t make_room(struct ctx *ctx, uint64_t n, uint32_t messages)
     core_barrier(ctx);
     n = atomic_load(&ctx->shared->word[61]);
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, next_of[1] == n);
+        WAIT_FOR(ctx, 40, next_of[1] == n);
     }
     core_barrier(ctx);
     return n;
@@ -221,7 +221,7 @@ static void useful(struct ctx *ctx)
             }
         }
         if (ctx->rank == 0) {
-            WAIT_FOR(ctx, next_of[1] == n);
+            WAIT_FOR(ctx, 40, next_of[1] == n);
             polled = stats_of(ctx).am_polled - before;
             if (is_of_use && (polled < messages / 2)) {
                 FAIL("of %llu messages of %zu bytes only %llu came without a notice",
@@ -231,7 +231,7 @@ static void useful(struct ctx *ctx)
             before += polled;
             CHECK(is_of_use || (polled == 0));
             /* the next ones begin without */
-            WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+            WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0);
         }
         core_barrier(ctx);
     }
@@ -258,10 +258,10 @@ static void mixed(struct ctx *ctx)
     for (i = 0; i < messages; ++i) {
         send_message(ctx, peer, i, random_length(&random));
         if (next_random(&random) % 64 == 0) {
-            WAIT_FOR(ctx, received > i / 2); /* now and then in step */
+            WAIT_FOR(ctx, 40, received > i / 2); /* now and then in step */
         }
     }
-    WAIT_FOR(ctx, received == messages);
+    WAIT_FOR(ctx, 40, received == messages);
     stats = stats_of(ctx);
     CHECK_EQ(stats.am_rx, messages);
     CHECK_EQ(stats.dropped, 0);
@@ -294,7 +294,7 @@ static void wrap(struct ctx *ctx)
         send_message(ctx, 0, n + i, random_length(&random));
     }
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, next_of[1] == n + 2000);
+        WAIT_FOR(ctx, 40, next_of[1] == n + 2000);
         CHECK_EQ(stats_of(ctx).dropped, 0);
         CHECK(stats_of(ctx).am_polled - polled > 1000);
     }
@@ -316,7 +316,7 @@ static void off(struct ctx *ctx)
         send_message(ctx, 0, i, 8);
     }
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == 3000);
+        WAIT_FOR(ctx, 40, received == 3000);
         CHECK_EQ(stats_of(ctx).am_polled, 0);
         CHECK_EQ(ctx->iface->num_polled, 0);
     }
@@ -338,7 +338,7 @@ static void inside(struct ctx *ctx)
         send_message(ctx, 0, i, random_length(&random));
     }
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == messages);
+        WAIT_FOR(ctx, 40, received == messages);
         CHECK_EQ(stats_of(ctx).dropped, 0);
         CHECK(stats_of(ctx).am_polled > messages / 8);
         CHECK(nested > 0);
@@ -450,7 +450,7 @@ static void posted(struct ctx *ctx)
         CHECK_EQ(next_of[1], n + 21);
         CHECK_EQ(fetches, 2);
         for (i = 0; i < 2; ++i) {
-            WAIT_FOR(ctx, fetch_done[i].called == 1);
+            WAIT_FOR(ctx, 40, fetch_done[i].called == 1);
             CHECK_OK(fetch_done[i].comp.status);
         }
         CHECK_EQ(stats_of(ctx).dropped, 0);
@@ -470,7 +470,7 @@ static void silent(struct ctx *ctx)
     for (round = 0; round < 3; ++round) {
         if (ctx->rank == 0) {
             CHECK(ctx->iface->num_polled <= 1);
-            WAIT_FOR(ctx, ctx->iface->num_polled == 0); /* its tick answers */
+            WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0); /* its tick answers */
             lived += lender_of(ctx, 1) != NULL;
             CHECK_EQ(stats_of(ctx).dropped, 0);
         }
@@ -485,13 +485,13 @@ static void silent(struct ctx *ctx)
             }
             atomic_store(&ctx->shared->word[61], n);
         } else {
-            WAIT_FOR(ctx, stats_of(ctx).am_polled > polled);
+            WAIT_FOR(ctx, 40, stats_of(ctx).am_polled > polled);
             atomic_store(&ctx->shared->word[60], 1);
         }
         core_barrier(ctx);
         n = atomic_load(&ctx->shared->word[61]);
         if (ctx->rank == 0) {
-            WAIT_FOR(ctx, next_of[1] == n);
+            WAIT_FOR(ctx, 40, next_of[1] == n);
         }
     }
     /* not because the loan ended, as it does after a second */
@@ -547,7 +547,7 @@ static void turns(struct ctx *ctx)
         send_message(ctx, 0, i, random_length(&random));
     }
     if (ctx->rank == 0) {
-        WAIT_FOR(ctx, received == messages * (unsigned)(ctx->size - 1));
+        WAIT_FOR(ctx, 40, received == messages * (unsigned)(ctx->size - 1));
         CHECK_EQ(stats_of(ctx).dropped, 0);
     }
     core_barrier(ctx);
@@ -567,9 +567,9 @@ static void arm_and_wait(struct ctx *ctx, unsigned rest, double *seconds, uint64
     }
     CHECK_OK(status);
     *calls = ctx->iface->calls;
-    WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+    WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0);
     polled = stats_of(ctx).am_polled;
-    WAIT_FOR(ctx, ((rest == 0) || (core_usleep(rest), 1)) &&
+    WAIT_FOR(ctx, 40, ((rest == 0) || (core_usleep(rest), 1)) &&
                           (stats_of(ctx).am_polled > polled));
     *seconds = core_now() - *seconds;
     *calls   = ctx->iface->calls - *calls;
@@ -624,9 +624,9 @@ static void owed(struct ctx *ctx)
          ++i) {
         if (ctx->rank == 1) {
             send_message(ctx, 0, n + i, 8 + i % 17);
-            WAIT_FOR(ctx, next_of[0] == i + 1);
+            WAIT_FOR(ctx, 40, next_of[0] == i + 1);
         } else {
-            WAIT_FOR(ctx, next_of[1] == n + i + 1);
+            WAIT_FOR(ctx, 40, next_of[1] == n + i + 1);
             owing |= !tofu_list_empty(&ctx->iface->am->due);
             if (i % 64 == 63) {
                 atomic_store(&word[3], owing);
@@ -638,22 +638,22 @@ static void owed(struct ctx *ctx)
     if (ctx->rank == 0) {
         lender = ctx->ep[1]->peer->lender;
         loan   = &lender->loan[TOFU_AM_SMALL];
-        WAIT_FOR(ctx, tofu_list_empty(&ctx->iface->am->due));
+        WAIT_FOR(ctx, 40, tofu_list_empty(&ctx->iface->am->due));
         CHECK_EQ(loan->consumed, loan->arrived);
         CHECK((loan->consumed - loan->reported) * 2 < loan->count);
         atomic_store(&word[1], 1);
         while (atomic_load(&word[1]) == 1) {
             core_usleep(100); /* no progress */
         }
-        WAIT_FOR(ctx, next_of[1] >= atomic_load(&word[2]));
+        WAIT_FOR(ctx, 40, next_of[1] >= atomic_load(&word[2]));
     } else {
-        WAIT_FOR(ctx, atomic_load(&word[1]) == 1);
+        WAIT_FOR(ctx, 40, atomic_load(&word[1]) == 1);
         for (more = 0; try_send(ctx, 0, n + more, 8) == TOFU_OK; ++more) {
         }
         CHECK(more * 2 >= TOFU_AM_MAX_SMALL);
         atomic_store(&word[2], n + more);
         atomic_store(&word[1], 2);
-        WAIT_FOR(ctx, try_send(ctx, 0, n + more, 8) == TOFU_OK);
+        WAIT_FOR(ctx, 40, try_send(ctx, 0, n + more, 8) == TOFU_OK);
     }
     core_barrier(ctx);
     core_close(ctx);
@@ -762,14 +762,14 @@ static void mute(struct ctx *ctx)
             atomic_store(&ctx->shared->word[1], i + 1);
             CHECK_EQ(poll(&p, 1, 20000), 1);
             late += core_now() - begin > 0.09;
-            WAIT_FOR(ctx, next_of[1] == n + i + 1);
+            WAIT_FOR(ctx, 40, next_of[1] == n + i + 1);
         }
         CHECK(late < 5); /* the long timer is 0.1 s */
         CHECK_EQ(ctx->iface->num_polled, 1);
         n += 5;
         atomic_store(&ctx->shared->word[1], 6);
-        WAIT_FOR(ctx, next_of[1] == n + 2);
-        WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+        WAIT_FOR(ctx, 40, next_of[1] == n + 2);
+        WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0);
         CHECK_EQ(stats_of(ctx).dropped, 0);
     }
     core_barrier(ctx);
@@ -873,16 +873,16 @@ static void stopped(struct ctx *ctx)
     }
     CHECK_OK(tofu_iface_event_fd(ctx->iface, &p.fd));
     for (round = 0; round < 12; ++round) {
-        WAIT_FOR(ctx, (lender_of(ctx, 1) != NULL) &&
+        WAIT_FOR(ctx, 40, (lender_of(ctx, 1) != NULL) &&
                               (lender_of(ctx, 1)->permit == TOFU_PERMIT_GIVEN));
         before = next_of[1];
-        WAIT_FOR(ctx, next_of[1] >= before + (unsigned)round * 7);
+        WAIT_FOR(ctx, 40, next_of[1] >= before + (unsigned)round * 7);
         CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGSTOP), 0);
         wait_stopped(ctx->shared->rank[1].pid);
         before = next_of[2];
-        WAIT_FOR(ctx, next_of[2] >= before + 2000);
+        WAIT_FOR(ctx, 40, next_of[2] >= before + 2000);
         if (round % 3 == 0) { /* long enough to be asked for it */
-            WAIT_FOR(ctx, (lender_of(ctx, 1) == NULL) ||
+            WAIT_FOR(ctx, 40, (lender_of(ctx, 1) == NULL) ||
                                   (lender_of(ctx, 1)->permit != TOFU_PERMIT_GIVEN));
         }
         before = next_of[2];
@@ -897,12 +897,12 @@ static void stopped(struct ctx *ctx)
         }
         before = next_of[1];
         CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGCONT), 0);
-        WAIT_FOR(ctx, next_of[1] >= before + 200);
+        WAIT_FOR(ctx, 40, next_of[1] >= before + 200);
     }
     atomic_store(&word[1], 1);
     for (r = 1; r < 3; ++r) {
-        WAIT_FOR(ctx, atomic_load(&word[10 + r]) != 0);
-        WAIT_FOR(ctx, next_of[r] == atomic_load(&word[10 + r]));
+        WAIT_FOR(ctx, 40, atomic_load(&word[10 + r]) != 0);
+        WAIT_FOR(ctx, 40, next_of[r] == atomic_load(&word[10 + r]));
     }
     CHECK_EQ(stats_of(ctx).dropped, 0);
     CHECK_EQ(ctx->ep_errors, 0);
@@ -920,11 +920,11 @@ static void killed_asked(struct ctx *ctx)
             pause();
         }
     }
-    WAIT_FOR(ctx, (ctx->iface->num_polled == 0) ||
+    WAIT_FOR(ctx, 40, (ctx->iface->num_polled == 0) ||
                           (ctx->iface->am->polled[0]->permit ==
                            TOFU_PERMIT_ASKED_BACK));
     CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGKILL), 0);
-    WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+    WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0);
     leave(ctx);
 }
 
@@ -976,7 +976,7 @@ static void closed(struct ctx *ctx)
         while (atomic_load(&word[1]) != 2) {
             sched_yield();
         }
-        WAIT_FOR(ctx, stats_of(ctx).notices == 1);
+        WAIT_FOR(ctx, 40, stats_of(ctx).notices == 1);
         CHECK_EQ(stats_of(ctx).dropped, 1);
         CHECK_EQ(warnings, 0);
         tofu_set_log(NULL);
@@ -1048,11 +1048,11 @@ static void strangers(struct ctx *ctx)
             atomic_store(&word[2], n);
             if (round == 2) {
                 /* it is silent, so the permit is asked back */
-                WAIT_FOR(ctx, ctx->iface->num_polled == 0);
+                WAIT_FOR(ctx, 40, ctx->iface->num_polled == 0);
                 CHECK_EQ(stats_of(ctx).dropped - before, 1);
             }
             atomic_store(&word[1], (uint64_t)round * 3 + 3);
-            WAIT_FOR(ctx, next_of[1] == n + 300);
+            WAIT_FOR(ctx, 40, next_of[1] == n + 300);
             CHECK_EQ(stats_of(ctx).dropped - before, 1);
         }
         n += (ctx->rank == 1) ? 300 : 0;
@@ -1073,7 +1073,7 @@ static void strangers(struct ctx *ctx)
         core_barrier(ctx);
         n = atomic_load(&word[61]);
         if (ctx->rank == 0) {
-            WAIT_FOR(ctx, next_of[1] == n);
+            WAIT_FOR(ctx, 40, next_of[1] == n);
         }
         core_barrier(ctx);
     }
