@@ -3,10 +3,11 @@
 """Holds UCP's own choice of protocol against every protocol that can be forced.
 
 For each operation and size, stock ucx_perftest over utofu runs once as it is, and once
-with each setting of FORCED; they take turns.  chosen/best is the time of the
-default over that of the fastest setting, by medians of ratios: 1.00 says that UCP
-chose the best one.  UCX_PROTO_INFO=y names what it chose.  In the timed mode the
-emulator takes the time of Tofu-D.
+with each setting of FORCED that leads to another protocol, as UCX_PROTO_INFO=y names
+them; they take turns, and a round in which the time of a cache line between the CPUs
+changed is run again.  The ratio is the time of the default over that of the fastest
+other protocol, by medians of ratios: no more than 1.00 says that UCP chose the best one.
+In the timed mode the emulator takes the time of Tofu-D.
 
 The exit code is 0 when no ratio is above --limit, 1 when one is.
 """
@@ -20,9 +21,10 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from table_common import host_info, size_text
+from table_common import Bench, compile_kernels, host_info, size_text, take_turns
 
 from uct_tofu import perftest
 
@@ -58,6 +60,8 @@ TITLES = {
     "put": "remote memory write",
     "get": "remote memory read",
 }
+# After the first round who took so many times as long as the fastest is left out.
+HOPELESS = 1.5
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -117,11 +121,13 @@ def protocol_of(tables, test, size):
 class Sweep:
     """Runs ucx_perftest with settings, with iterations found once for each."""
 
-    def __init__(self, cpus, seconds, timing):
-        self.cpus = cpus
-        self.seconds = seconds
+    def __init__(self, bench, timing):
+        self.cpus = bench.cpus
+        self.line = bench.line
+        self.seconds = bench.seconds
         self.timing = timing
         self.iterations = {}
+        self.tables = {}
 
     def environment(self, test, settings):
         env = perftest.tool_environment(test, "utofu")
@@ -154,52 +160,112 @@ class Sweep:
             return None
         return row.latency
 
-    def protocols(self, test, size):
-        """Tables that UCX prints for the default settings."""
-        said = []
-        env = self.environment(test, {"UCX_PROTO_INFO": "y"})
-        tool = perftest._paths.ucx_tool("ucx_perftest")
-        command = [str(tool), "-t", test, "-s", str(size)]
-        command += ["-n", "10", "-w", "2"]
-        said = perftest.pair_on_port(
-            [*command, "-c", str(self.cpus[0])],
-            [command[0], "127.0.0.1", *command[1:], "-c", str(self.cpus[1])],
-            env,
-            20,
-            what=f"ucx_perftest {test}",
-        )
-        return parse_protocols(said)
+    def protocols(self, test, name, settings):
+        """Tables that UCX prints with these settings; they are of all sizes."""
+        if (test, name) not in self.tables:
+            env = self.environment(test, {"UCX_PROTO_INFO": "y", **settings})
+            tool = perftest._paths.ucx_tool("ucx_perftest")
+            command = [str(tool), "-t", test, "-s", "8", "-n", "10", "-w", "2"]
+            said = perftest.pair_on_port(
+                [*command, "-c", str(self.cpus[0])],
+                [command[0], "127.0.0.1", *command[1:], "-c", str(self.cpus[1])],
+                env,
+                20,
+                what=f"ucx_perftest {test}",
+            )
+            self.tables[test, name] = parse_protocols(said)
+        return self.tables[test, name]
+
+
+def others(chosen, protocols):
+    """Names of the settings that lead to another protocol than the default's.
+
+    One of several settings that lead to the same one is enough; "?" may be anything.
+    """
+    seen, names = {chosen} - {"?"}, []
+    for name, protocol in protocols.items():
+        if protocol not in seen:
+            names.append(name)
+            seen |= {protocol} - {"?"}
+    return names
 
 
 def sweep_one(sweep, test, size, rounds):
     """One line of the table: medians of all settings, and the ratio."""
     settings = {"default": {}, **TESTS[test]}
-    times = {name: [] for name in settings}
+    protocols = {
+        name: protocol_of(sweep.protocols(test, name, value), test, size)
+        for name, value in settings.items()
+    }
+    chosen = protocols.pop("default")
+    names = ["default", *others(chosen, protocols)]
+    times = {name: [] for name in names}
+    measurements = {
+        name: lambda name=name: sweep.run(test, size, name, settings[name])
+        for name in names
+    }
+    steady = 0
     for number in range(rounds):
-        names = list(settings)
-        for name in names if number % 2 == 0 else reversed(names):
-            if times[name] is None:
-                continue
-            value = sweep.run(test, size, name, settings[name])
-            if value is None:
-                times[name] = None
-            else:
-                times[name].append(value)
-    times = {name: values for name, values in times.items() if values}
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    forced = {name: value for name, value in medians.items() if name != "default"}
-    best = min(forced, key=forced.get)
-    ratio = statistics.median(
-        own / other for own, other in zip(times["default"], times[best])
-    )
+        order = names if number % 2 == 0 else names[::-1]
+        values, _, is_steady = take_turns(measurements, order, sweep.line)
+        steady += is_steady
+        for name, value in values.items():
+            times[name].append(value)
+        # None: it can't be done this way
+        limit = HOPELESS * min(value for value in values.values() if value is not None)
+        names = [
+            name
+            for name in names
+            if name == "default" or (values[name] is not None and values[name] <= limit)
+        ]
+    medians = {
+        name: statistics.median(values)
+        for name, values in times.items()
+        if None not in values
+    }
+    best, ratio = None, 1.0
+    if len(medians) > 1:
+        best = min(set(medians) - {"default"}, key=medians.get)
+        pairs = zip(times["default"], times[best])
+        ratio = statistics.median(own / other for own, other in pairs)
     return {
         "test": test,
         "size": size,
         "medians": medians,
         "best": best,
         "ratio": ratio,
-        "protocol": protocol_of(sweep.protocols(test, size), test, size),
+        "steady": steady,
+        "protocol": chosen,
     }
+
+
+def sweep_all(bench, timings, tests, sizes, rounds):
+    """The table, printed line by line; its results."""
+    results = []
+    line = "{:<12} {:>8} {:>11} {:>11}  {:<18} {:>6}  {}"
+    for timing in timings:
+        sweep = Sweep(bench, timing)
+        print(f"mode {timing}, medians of {rounds} rounds")
+        print(
+            line.format("test", "size", "chosen", "best", "other", "ratio", "chosen is")
+        )
+        for test in tests:
+            for size in sizes:
+                result = sweep_one(sweep, test, size, rounds)
+                result["timing"] = timing
+                results.append(result)
+                medians, best = result["medians"], result["best"]
+                text = line.format(
+                    test,
+                    size_text(size),
+                    f"{medians['default'] * 1e6:.3f} us",
+                    f"{medians[best] * 1e6:.3f} us" if best else "-",
+                    best or "-",
+                    f"{result['ratio']:.2f}",
+                    result["protocol"],
+                )
+                print(text + ("" if result["steady"] else " (never steady)"), flush=True)
+    return results
 
 
 def main():
@@ -225,33 +291,13 @@ def main():
     if cpus[0] == cpus[1]:
         sys.exit("only one CPU may be used: two processes need two cores")
     os.environ.setdefault("UTOFU_EMU_JOB", f"protocol_sweep-{os.getpid()}")
-    results = []
-    line = "{:<12} {:>8} {:>11} {:>11}  {:<18} {:>6}  {}"
-    for timing in options.timing.split(","):
-        sweep = Sweep(cpus, 0.02 if options.quick else 0.2, timing)
-        print(f"mode {timing}, medians of {rounds} rounds")
-        print(line.format("test", "size", "chosen", "best", "", "ratio", "chosen is"))
-        for test in tests:
-            for size in sizes:
-                try:
-                    result = sweep_one(sweep, test, size, rounds)
-                except (perftest.PerftestError, subprocess.SubprocessError) as error:
-                    sys.exit(f"protocol_sweep: {error}")
-                result["timing"] = timing
-                results.append(result)
-                medians = result["medians"]
-                print(
-                    line.format(
-                        test,
-                        size_text(size),
-                        f"{medians['default'] * 1e6:.3f} us",
-                        f"{medians[result['best']] * 1e6:.3f} us",
-                        result["best"],
-                        f"{result['ratio']:.2f}",
-                        result["protocol"],
-                    ),
-                    flush=True,
-                )
+    with tempfile.TemporaryDirectory() as folder:
+        kernels = compile_kernels(folder, ["line"])
+        bench = Bench(kernels, cpus, 0.02 if options.quick else 0.2)
+        try:
+            results = sweep_all(bench, options.timing.split(","), tests, sizes, rounds)
+        except (perftest.PerftestError, subprocess.SubprocessError) as error:
+            sys.exit(f"protocol_sweep: {error}")
     worst = max(results, key=lambda result: result["ratio"])
     print(
         f"worst: {worst['test']} {size_text(worst['size'])} in mode "

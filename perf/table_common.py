@@ -201,12 +201,15 @@ def value_text(case, value):
     return f"{value * 1e9:.1f} ns" if value < 1e-5 else f"{value * 1e6:.2f} us"
 
 
-def _take_turns(case, names, line):
-    """One value for each name, times of a cache line around them, and: are they equal?"""
+def take_turns(measurements, names, line):
+    """One value for each name, times of a cache line around them, and: are they equal?
+
+    measurements: name -> measurement.
+    """
     for _ in range(TRIES):
         values, lines = {}, [line()]
         for name in names:
-            values[name] = (case.ours if name == "ours" else case.peers[name])()
+            values[name] = measurements[name]()
             lines.append(line())
         if max(lines) <= STEADY * min(lines):
             return values, lines, True
@@ -227,7 +230,9 @@ def measure(cases, rounds, progress, line=lambda: 1.0):
             names = ["ours", *case.peers]
             # Whoever goes second has the warmer machine: swap each round.
             order = names if number % 2 == 0 else names[::-1]
-            values, lines, steady = _take_turns(case, order, line)
+            values, lines, steady = take_turns(
+                {"ours": case.ours, **case.peers}, order, line
+            )
             peer = case.best([values[name] for name in case.peers])
             sample["ours"].append(values["ours"])
             sample["peer"].append(peer)

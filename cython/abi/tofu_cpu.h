@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_cpu.h - of the processor: how a line is fetched, and which of AMD's it is, between which
- * what is fast differs.
+ * tofu_cpu.h - of the processor: how a line is fetched, its clock, and which of AMD's it is,
+ * between which what is fast differs.
  */
 #ifndef TOFU_CPU_H
 #define TOFU_CPU_H
 
 #include <stdint.h>
+
+#define TOFU_LINE 64u /* bytes; an A64FX has 256 in one */
 
 /* The cache line is to be ours, for a store to come. */
 static inline void tofu_fetch_line(uintptr_t addr)
@@ -16,6 +18,24 @@ static inline void tofu_fetch_line(uintptr_t addr)
     __asm__ __volatile__("prefetchw (%0)" : : "r"(addr));
 #else
     __builtin_prefetch((const void *)addr, 1, 3);
+#endif
+}
+
+/* The processor's own clock, after what is before and before what follows; no unit. */
+static inline uint64_t tofu_ticks(void)
+{
+#if defined(__x86_64__)
+    unsigned low, high;
+
+    __asm__ __volatile__("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high) : : "memory");
+    return ((uint64_t)high << 32) | low;
+#elif defined(__aarch64__)
+    uint64_t ticks;
+
+    __asm__ __volatile__("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks) : : "memory");
+    return ticks;
+#else
+    return 0;
 #endif
 }
 

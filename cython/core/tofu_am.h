@@ -278,7 +278,7 @@ struct tofu_chan {
     uint32_t          tries;
     uint32_t          refs;    /* eps */
     uint32_t          waiters; /* of them, in iface->turns */
-    uint32_t          longs;   /* am_bcopy, by bounce buffers, in this loan */
+    uint32_t          longs;   /* long messages by bounce buffers, in this loan */
     uint64_t          where;   /* the slots can be mapped, and were not tried */
     uint64_t          retry_us; /* no claim before */
     uint64_t          since_ms; /* it waits */
@@ -319,7 +319,6 @@ static inline int tofu_chan_permit_changed(const tofu_chan_t *chan)
 #define TOFU_IN_PLACE_FETCH 8u    /* lines */
 #define TOFU_IN_PLACE_AFTER 16u   /* such messages in a loan its slots are mapped */
 #define TOFU_AM_MAX_MAPPED  32u   /* peers whose slots an iface has mapped at a time */
-
 /* Is it to be done, on either side? */
 int tofu_in_place_wanted(const tofu_iface_t *iface);
 /* For tofu_mailbox_t::where. */
@@ -350,6 +349,8 @@ typedef struct tofu_loan { /* slots of one size, lent to one sender */
     uint16_t skip;     /* slots that are passed over, next time round */
     uint16_t kept;     /* slots that handlers keep, or are offered */
     uint16_t num_kept;
+    uint8_t  read;     /* handlers read all of a message, ... */
+    uint8_t  unlooked; /* ... which is looked at again after so many */
 } tofu_loan_t;
 
 /* May a sender leave out notices?  ASKED_BACK: until it answers, its messages may

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tofu_am_bounce.h - sending, and messages that are copied into a bounce buffer: between
- * tofu_am_send.c, tofu_am_zcopy.c and tofu_am_early.c.
+ * tofu_am_send.c, tofu_am_zcopy.c, tofu_in_place.c and tofu_am_early.c.
  */
 #ifndef TOFU_AM_BOUNCE_H
 #define TOFU_AM_BOUNCE_H
@@ -9,6 +9,23 @@
 #include "tofu_am.h"
 
 #pragma GCC visibility push(hidden)
+
+/* What stands between the caller and a slot, other than nothing. */
+TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep, unsigned cls);
+
+/* Is there a slot of that class, and room to post? */
+static inline tofu_status_t tofu_am_enter(tofu_ep_t *ep, unsigned cls)
+{
+    if (TOFU_LIKELY(!(ep->flags & TOFU_EP_AM_STOP) &&
+                    (ep->chan->cls[cls].left > 0) &&
+                    !tofu_iface_post_limited(ep->iface))) {
+        return TOFU_OK;
+    }
+    return tofu_am_enter_slow(ep, cls);
+}
+
+tofu_status_t tofu_am_id_error(uint8_t id);
+tofu_status_t tofu_am_packed_too_much(const tofu_ep_t *ep, size_t length);
 
 /* Take a bounce buffer and write nothing yet. */
 static inline tofu_bounce_t *tofu_am_bounce(tofu_ep_t *ep)
@@ -97,6 +114,13 @@ tofu_status_t tofu_am_early_iov(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
                                 tofu_completion_t *comp);
 intptr_t tofu_am_early_bcopy(tofu_ep_t *ep, tofu_status_t status, uint8_t id,
                              tofu_pack_cb_t pack, void *arg);
+
+/* tofu_in_place.c: the same as tofu_ep_am_bcopy and tofu_ep_am_zcopy, for a channel whose
+ * slots are mapped.  Lengths were looked at; what is sent is complete. */
+intptr_t tofu_in_place_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack, void *arg);
+tofu_status_t tofu_in_place_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
+                                  unsigned header_length, const tofu_iov_t *iov,
+                                  size_t iovcnt);
 
 #pragma GCC visibility pop
 

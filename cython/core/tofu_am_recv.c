@@ -9,6 +9,7 @@
 #include "tofu_internal.h"
 #include "tofu_am.h"
 #include "tofu_look.h"
+#include "tofu_take.h"
 
 static TOFU_NOINLINE void tofu_am_forged(tofu_iface_t *iface,
                                          const struct utofu_mrq_notice *notice)
@@ -85,6 +86,19 @@ static inline void tofu_loan_consume(tofu_loan_t *loan, unsigned cls)
     }
 }
 
+/* The handler is done with a large message: see tofu_take.h. */
+static inline void tofu_am_take_lines(tofu_loan_t *loan, void *data, size_t length)
+{
+    if (TOFU_UNLIKELY(loan->unlooked == 0)) {
+        loan->unlooked = TOFU_TAKE_LOOKS;
+        loan->read     = tofu_line_was_here((char *)data + length / 2);
+    }
+    --loan->unlooked;
+    if (loan->read) {
+        tofu_take_lines(data, length);
+    }
+}
+
 /* Call the handler, then give the slot back.  awaited: the user is about to answer, and the
  * sender has half a window to go on: what was consumed is told after that. */
 static TOFU_ALWAYS_INLINE void
@@ -112,6 +126,10 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
             } else {
                 ++iface->stats.am_kept;
             }
+        }
+        if ((cls == TOFU_AM_LARGE) && tofu_takes_lines && (length >= TOFU_TAKE_MIN) &&
+            TOFU_LIKELY(ret != TOFU_INPROGRESS)) {
+            tofu_am_take_lines(&loan[cls], data, length);
         }
     } else {
         tofu_am_no_handler(iface, id, lender->vcq_id);

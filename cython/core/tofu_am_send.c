@@ -6,13 +6,9 @@
 #include "tofu_am.h"
 #include "tofu_am_bounce.h"
 
-#include <tofu_cpu.h>
-
 #include <stdlib.h>
 
-/* What stands between the caller and a slot, other than nothing. */
-static TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep,
-                                                      unsigned cls)
+tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep, unsigned cls)
 {
     tofu_status_t status;
 
@@ -36,17 +32,7 @@ static TOFU_NOINLINE tofu_status_t tofu_am_enter_slow(tofu_ep_t *ep,
     return TOFU_OK;
 }
 
-static inline tofu_status_t tofu_am_enter(tofu_ep_t *ep, unsigned cls)
-{
-    if (TOFU_LIKELY(!(ep->flags & TOFU_EP_AM_STOP) &&
-                    (ep->chan->cls[cls].left > 0) &&
-                    !tofu_iface_post_limited(ep->iface))) {
-        return TOFU_OK;
-    }
-    return tofu_am_enter_slow(ep, cls);
-}
-
-static tofu_status_t tofu_am_id_error(uint8_t id)
+tofu_status_t tofu_am_id_error(uint8_t id)
 {
     tofu_error("active message id %u: it must be less than %u", id,
                TOFU_AM_ID_MAX);
@@ -322,76 +308,12 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
                    tofu_am_post_small(ep, id, message, length);
 }
 
-static tofu_status_t tofu_am_packed_too_much(const tofu_ep_t *ep, size_t length)
+tofu_status_t tofu_am_packed_too_much(const tofu_ep_t *ep, size_t length)
 {
     /* it was written behind the buffer: the caller is broken */
     tofu_error("am_bcopy: packed length of %zu bytes, at most %zu", length,
                ep->iface->config.am_seg_size);
     return TOFU_ERR_INVALID_PARAM;
-}
-
-/* The receiver has read what was in the next slot.  Its first lines come back while the
- * caller does something else.  By these addresses: fetched by the library's own mapping they
- * are in the way (2 KiB, where a line takes 160 ns: 315 ns a message so, 166). */
-static inline void tofu_am_fetch_slot(const tofu_chan_t *chan)
-{
-    uintptr_t slot = (uintptr_t)chan->mapped->base +
-                     (uintptr_t)(chan->cls[TOFU_AM_LARGE].next - chan->slots) +
-                     TOFU_AM_FRONT;
-    unsigned  i;
-
-    for (i = 0; i < TOFU_IN_PLACE_FETCH; ++i) {
-        tofu_fetch_line(slot + i * 64u);
-    }
-}
-
-/* Packed into the slot itself, and put from there to there (tofu_in_place.c): the next
- * message is written elsewhere, so nobody waits for a TCQ entry.  One that is shorter than
- * was expected goes in the same way. */
-static TOFU_NOINLINE intptr_t tofu_am_bcopy_in_place(tofu_ep_t *ep, uint8_t id,
-                                                     tofu_pack_cb_t pack,
-                                                     void *arg)
-{
-    tofu_iface_t        *iface = ep->iface;
-    tofu_chan_t         *chan  = ep->chan;
-    const tofu_mapped_t *mapped;
-    tofu_status_t       status;
-    size_t              length, front;
-    uint64_t            place;
-
-    if (TOFU_UNLIKELY(id >= TOFU_AM_ID_MAX)) {
-        return tofu_am_id_error(id);
-    }
-    status = tofu_am_enter(ep, TOFU_AM_LARGE);
-    if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return tofu_am_early_bcopy(ep, status, id, pack, arg);
-    }
-    mapped = chan->mapped;
-    place  = chan->cls[TOFU_AM_LARGE].next - chan->slots + TOFU_AM_FRONT;
-    length = pack(mapped->base + place, arg);
-    if (TOFU_UNLIKELY(length > iface->config.am_seg_size)) {
-        return tofu_am_packed_too_much(ep, length);
-    }
-    front  = TOFU_LIKELY(length > 0) ? 0 : TOFU_AM_FRONT;
-    status = tofu_post(iface, "utofu_put", chan->vcq_id, length,
-                       iface->fn.put(iface->vcq, chan->vcq_id,
-                                     mapped->stadd + place - front,
-                                     chan->slots + place - front,
-                                     front + length,
-                                     TOFU_EDATA(TOFU_KIND_AM_LARGE, id),
-                                     UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-                                       UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE,
-                                     tofu_cbdata(chan->peer, TOFU_CB_PEER)));
-    if (TOFU_UNLIKELY(status != TOFU_OK)) {
-        return (status == TOFU_ERR_NO_RESOURCE) ?
-                       tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
-                       status;
-    }
-    tofu_am_sent_large(ep);
-    ++iface->stats.am_in_place;
-    chan->is_long = (length >= TOFU_IN_PLACE_MIN);
-    tofu_am_fetch_slot(chan);
-    return (intptr_t)length;
 }
 
 intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
@@ -402,7 +324,7 @@ intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
     size_t        length;
 
     if (ep->chan->is_long && (ep->chan->mapped != NULL)) {
-        return tofu_am_bcopy_in_place(ep, id, pack, arg);
+        return tofu_in_place_bcopy(ep, id, pack, arg);
     }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {

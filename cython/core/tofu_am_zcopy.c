@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_am_zcopy.c - active messages from memory of the user: a put for each part.
+ * tofu_am_zcopy.c - active messages from memory of the user: a put for each part.  Where the
+ * receiver's slots are mapped (tofu_in_place.c) they are copied there instead, which is one
+ * copy as well.
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
@@ -233,6 +235,7 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     tofu_bounce_t *bounce;
     tofu_status_t status;
     intptr_t      total;
+    int           is_long;
 
     if (header_length > TOFU_AM_MAX_HEADER(seg)) {
         tofu_error("am_zcopy: header length of %u bytes, at most %zu",
@@ -243,11 +246,16 @@ tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     if (total < 0) {
         return TOFU_ERR_INVALID_PARAM;
     }
+    is_long = (header_length + (size_t)total >= TOFU_IN_PLACE_MIN);
+    if (is_long && (ep->chan->mapped != NULL) && !tofu_am_is_late(ep, comp)) {
+        return tofu_in_place_zcopy(ep, id, header, header_length, iov, iovcnt);
+    }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (status != TOFU_OK) {
         return tofu_am_early_iov(ep, status, id, header, header_length, iov,
                                  iovcnt, tofu_am_is_late(ep, comp) ? comp : NULL);
     }
+    ep->chan->longs += is_long;
     if (header_length > 0) {
         memcpy(bounce->buffer, header, header_length);
     }

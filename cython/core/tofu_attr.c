@@ -19,6 +19,7 @@ static const struct tofu_attr_perf {
     double latency, bandwidth, overhead, recv_overhead;
     double rma_overhead, rma_bandwidth; /* memory that the program brought */
     double am_bandwidth, am_zcopy_overhead;
+    double in_place_overhead; /* of an am_zcopy that is copied into a mapped slot */
     double reg_overhead, reg_growth;
 } tofu_attr_perf[] = {
     [TOFU_PERF_TOFU] = {
@@ -30,6 +31,7 @@ static const struct tofu_attr_perf {
         .rma_bandwidth = 6.35e9,
         .am_bandwidth  = 6.35e9,
         .am_zcopy_overhead = 0.3e-6, /* two posts */
+        .in_place_overhead = 0.3e-6, /* what it saves is registration */
         .reg_overhead  = 31e-6,    /* first registration: UTF's raw output */
         .reg_growth    = 34e-12    /* 604 us seen for 16 MiB: the same */
     },
@@ -42,6 +44,7 @@ static const struct tofu_attr_perf {
         .rma_bandwidth = 6.35e9,
         .am_bandwidth  = 6.35e9,
         .am_zcopy_overhead = 0.3e-6, /* two posts */
+        .in_place_overhead = 0.3e-6, /* what it saves is registration */
         .reg_overhead  = 3.7e-6,
         .reg_growth    = 0
     },
@@ -50,10 +53,11 @@ static const struct tofu_attr_perf {
         .bandwidth     = 70e9,     /* perf/speed_table.py: put_bw 1 MiB */
         .overhead      = 11e-9,    /* perf/speed_table.py: put_bw 8 B */
         .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
-        .rma_overhead  = 1.8e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
+        .rma_overhead  = 4.0e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
         .rma_bandwidth = 30e9,     /* the kernel's copy: perf/protocol_sweep.py */
-        .am_bandwidth  = 20e9,     /* perf/am_table.py: am_bw 8 KiB */
+        .am_bandwidth  = 30e9,     /* perf/am_table.py: am_bw 8 KiB, where CPUs are near */
         .am_zcopy_overhead = 350e-9, /* header, data, a completion: protocol_sweep.py */
+        .in_place_overhead = 1.05e-6, /* an am_bcopy, but for UCP's steps: the same */
         .reg_overhead  = 3.7e-6,   /* utofu_reg_mem + dereg, 4 KiB .. 16 MiB */
         .reg_growth    = 0
     }
@@ -104,7 +108,8 @@ void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
     attr->rma_overhead    = perf->rma_overhead;
     attr->rma_bandwidth   = perf->rma_bandwidth;
     attr->am_bandwidth    = perf->am_bandwidth;
-    attr->am_zcopy_overhead = perf->am_zcopy_overhead;
+    attr->am_zcopy_overhead = tofu_in_place_wanted(iface) ? perf->in_place_overhead :
+                                                            perf->am_zcopy_overhead;
     attr->mrq_entries     = iface->mrq_entries;
     attr->max_notices     = iface->max_notices;
 }

@@ -37,7 +37,7 @@ CASES = {
         "killed_senders", "orderly_end", "successors", "not_sent", "gone_memory", "forged", "fuzz",
     ],
     "lost": [
-        "bcopy_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
+        "bcopy_lost", "in_place_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
         "one_notice", "heirs", "idle_channel", "abandoned_get", "hole",
     ],
     "tnis": [
@@ -52,8 +52,8 @@ CASES = {
         "killed_asked", "closed", "strangers", "bets",
     ],
     "in_place": [
-        "lengths", "oneself", "receiver_refuses", "sender_refuses", "fakes", "killed", "idle",
-        "closed",
+        "lengths", "zcopy", "zcopy_late", "oneself", "receiver_refuses", "sender_refuses",
+        "fakes", "killed", "stopped", "idle", "closed", "take",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
@@ -77,7 +77,8 @@ SANITIZED = [
     ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
-    ("in_place", "lengths"), ("in_place", "fakes"), ("in_place", "killed"),
+    ("in_place", "lengths"), ("in_place", "zcopy"), ("in_place", "fakes"),
+    ("in_place", "killed"), ("in_place", "take"), ("lost", "in_place_lost"),
     ("in_place", "closed"),
     ("shared", "threads"), ("shared", "closed"), ("shared", "killed"), ("shared", "forged"),
 ]  # fmt: skip

@@ -67,3 +67,40 @@ def test_cases_are_measured(processes, tmp_path, only, count):
             else item["ratio"] >= item["bound"]
         )
     assert (code == 0) == all(item["holds"] for item in data["results"])
+
+
+def test_protocols_to_compare_with(sweep):
+    """One setting for each protocol that is not the chosen one."""
+    protocols = {"a": "short", "b": "copy-in", "c": "copy-in", "d": "zero-copy"}
+    assert sweep.others("short", protocols) == ["b", "d"]
+    assert sweep.others("rendezvous", protocols) == ["a", "b", "d"]
+    # what could not be read may be another one each time
+    assert sweep.others("?", {"a": "?", "b": "?"}) == ["a", "b"]
+
+
+class Runs:
+    """In place of a Sweep: fixed times and protocols."""
+
+    TIMES = {"default": 1.0, "bcopy": 0.5, "zcopy": 2.0, "short/bcopy": None}
+
+    def __init__(self):
+        self.count = dict.fromkeys(self.TIMES, 0)
+
+    def line(self):
+        return 1.0
+
+    def protocols(self, test, name, settings):
+        return [("remote memory read", [(0, 100, f"protocol of {name}")])]
+
+    def run(self, test, size, name, settings):
+        self.count[name] += 1
+        return self.TIMES[name]
+
+
+def test_sweep_of_one_size(sweep):
+    runs = Runs()
+    result = sweep.sweep_one(runs, "ucp_get", 8, 3)
+    assert result["best"] == "bcopy" and result["ratio"] == pytest.approx(2.0)
+    assert result["medians"] == {"default": 1.0, "bcopy": 0.5, "zcopy": 2.0}
+    assert runs.count == {"default": 3, "bcopy": 3, "zcopy": 1, "short/bcopy": 1}
+    assert result["steady"] == 3 and result["protocol"] == "protocol of default"

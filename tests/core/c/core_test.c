@@ -42,6 +42,20 @@ void core_usleep(unsigned us)
     }
 }
 
+int core_stopped(pid_t pid)
+{
+    char path[64], text[256] = "", *state;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "r");
+    CHECK(f != NULL);
+    CHECK(fgets(text, sizeof(text), f) != NULL);
+    fclose(f);
+    state = strrchr(text, ')'); /* before it stands the name */
+    return (state != NULL) && (state[2] == 'T');
+}
+
 const struct tofu_backend *core_backend(void)
 {
     const struct tofu_backend *backend;

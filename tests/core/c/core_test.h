@@ -103,6 +103,8 @@ void core_flush(struct ctx *ctx, tofu_ep_t *ep);
 tofu_iface_stats_t stats_of(struct ctx *ctx);
 double core_now(void);
 void core_usleep(unsigned us);
+/* Is that process stopped (SIGSTOP)? */
+int core_stopped(pid_t pid);
 
 /* A completion that counts. */
 struct done {

@@ -14,6 +14,7 @@
 
 #include <tofu_internal.h>
 #include <tofu_am.h>
+#include <tofu_take.h>
 
 #define ID    9
 #define OTHER 10
@@ -452,8 +453,181 @@ static void closed(struct ctx *ctx)
     close_alone(ctx);
 }
 
+/* am_zcopy: a header and two parts, of which one is in blocks with gaps. */
+static void zcopies(struct ctx *ctx, int early_complete)
+{
+    const uint64_t messages = 3000;
+    struct done    done;
+    char           buffer[8256];
+    uint64_t       i, early = 0;
+    intptr_t       ret;
+
+    core_early = early_complete;
+    core_open(ctx, NULL, 3 * sizeof(buffer));
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, ID, on_message, NULL));
+    core_barrier(ctx);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, 40, received == messages);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    for (i = 0; i < messages; ++i) {
+        size_t   length = length_of(i), header = length % 49, blocks, block;
+        unsigned count  = 1 + (unsigned)(i % 7);
+
+        fill(buffer, length, i);
+        blocks = (length - header) / 2 / count * count;
+        for (block = 0; block < count; ++block) { /* a gap behind each */
+            memcpy(ctx->window + block * (blocks / count + 3),
+                   buffer + header + block * (blocks / count), blocks / count);
+        }
+        memcpy(ctx->window + 2 * sizeof(buffer), buffer + header + blocks,
+               length - header - blocks);
+        tofu_iov_t iov[] = {
+            {.buffer = ctx->window, .length = blocks / count, .memh = ctx->window_memh,
+             .count = count, .stride = blocks / count + 3},
+            {.buffer = ctx->window + 2 * sizeof(buffer), .memh = ctx->window_memh,
+             .length = length - header - blocks, .count = 1},
+        };
+        done_init(&done);
+        while ((ret = tofu_ep_am_zcopy(ctx->ep[0], ID, buffer, (unsigned)header, iov, 2,
+                                       &done.comp)) == TOFU_ERR_NO_RESOURCE) {
+            core_idle(ctx->iface);
+        }
+        if (ret == TOFU_INPROGRESS) {
+            CHECK_OK(done_wait(ctx, &done));
+        } else {
+            CHECK_OK(ret);
+            early += (length >= TOFU_IN_PLACE_MIN);
+        }
+        /* it is the caller's again */
+        memset(ctx->window, 0, 3 * sizeof(buffer));
+        if (i == messages / 2) { /* by now nobody else has to send to be mapped */
+            double end = core_now() + 20;
+
+            while (core_early && (ctx->iface->am->num_mapped == 0)) {
+                core_idle(ctx->iface);
+                CHECK(core_now() < end);
+            }
+        }
+    }
+    core_flush(ctx, ctx->ep[0]);
+    CHECK_EQ(stats_of(ctx).am_tx, messages);
+    if (core_early) {
+        CHECK(stats_of(ctx).am_in_place > messages / 4);
+        CHECK(early >= stats_of(ctx).am_in_place);
+    } else {
+        CHECK_EQ(stats_of(ctx).am_in_place, 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+static void zcopy(struct ctx *ctx)
+{
+    zcopies(ctx, 1);
+}
+
+/* Who wants nothing to be complete at once has it sent in parts. */
+static void zcopy_late(struct ctx *ctx)
+{
+    zcopies(ctx, 0);
+}
+
+/* A sender is stopped while it packs: others go on, and nothing of it is lost. */
+static size_t pack_stopped(void *dest, void *arg)
+{
+    memset(dest, 1, 4000);
+    raise(SIGSTOP);
+    return pack_full(dest, arg);
+}
+
+static void stopped(struct ctx *ctx)
+{
+    _Atomic uint64_t *word = ctx->shared->word;
+    int              value = 7;
+    uint64_t         before;
+
+    open_all(ctx, NULL);
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, 40, atomic_load(&word[2]) == 1);
+        while (core_stopped(ctx->shared->rank[1].pid) == 0) {
+            core_idle(ctx->iface);
+        }
+        before = received;
+        WAIT_FOR(ctx, 40, received > before + 3000);
+        CHECK_EQ(kill(ctx->shared->rank[1].pid, SIGCONT), 0);
+        WAIT_FOR(ctx, 40, atomic_load(&word[3]) != 0);
+        WAIT_FOR(ctx, 40, received == atomic_load(&word[3]) + atomic_load(&word[4]));
+        CHECK_EQ(ctx->ep_errors, 0);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    before = 0;
+    if (ctx->rank == 1) {
+        while (ctx->iface->am->num_mapped == 0) {
+            CHECK_EQ(send_full(ctx, 0), 8192);
+            ++before;
+            tofu_iface_progress(ctx->iface);
+        }
+        atomic_store(&word[2], 1);
+        while (tofu_ep_am_bcopy(ctx->ep[0], OTHER, pack_stopped, &value) ==
+               TOFU_ERR_NO_RESOURCE) {
+            core_idle(ctx->iface);
+        }
+        ++before;
+        core_flush(ctx, ctx->ep[0]);
+        atomic_store(&word[4], before);
+    } else {
+        while (atomic_load(&word[4]) == 0) {
+            CHECK_EQ(send_full(ctx, 0), 8192);
+            ++before;
+            core_idle(ctx->iface);
+        }
+        core_flush(ctx, ctx->ep[0]);
+        atomic_store(&word[3], before);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+/* To take lines over changes nothing, and touches nothing behind the message's last word. */
+static void take(struct ctx *ctx)
+{
+    enum { SIZE = 1024 };
+    _Alignas(64) char memory[SIZE], before[SIZE];
+    uint64_t          random = 5;
+    size_t            at, length, i;
+
+    (void)ctx;
+    for (i = 0; i < 20000; ++i) {
+        at     = next_random(&random) % (SIZE / 16) * 8;
+        length = next_random(&random) % (SIZE - at + 1);
+        fill(memory, SIZE, i);
+        memcpy(before, memory, SIZE);
+        tofu_take_lines(memory + at, length);
+        CHECK(memcmp(memory, before, SIZE) == 0);
+        (void)tofu_line_was_here(memory + at);
+    }
+    /* the page behind the last word can't be touched */
+    char *page = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    CHECK_EQ(mprotect(page + 4096, 4096, PROT_NONE), 0);
+    for (length = 0; length <= 4096; length += 8) {
+        tofu_take_lines(page + 4096 - length, length);
+    }
+    CHECK_EQ(munmap(page, 2 * 4096), 0);
+}
+
 static const struct test_case cases[] = {
     {"lengths", 2, 60, lengths, 0},
+    {"zcopy", 2, 60, zcopy, 0},
+    {"zcopy_late", 2, 60, zcopy_late, 0},
+    {"stopped", 3, 60, stopped, 0},
+    {"take", 1, 30, take, 0},
     {"oneself", 1, 60, oneself, 0},
     {"receiver_refuses", 2, 30, receiver_refuses, 0},
     {"sender_refuses", 2, 30, sender_refuses, 0},

@@ -94,7 +94,36 @@ static void bcopy_lost(struct ctx *ctx)
     core_close(ctx);
 }
 
-/* The same by am_short, which meets a full TOQ and empties the TCQ. */
+static size_t pack_4000(void *dest, void *arg)
+{
+    (void)arg;
+    memset(dest, 1, 4000);
+    return 4000;
+}
+
+/* One that was packed into the receiver's slot is lost: the TCQ tells that, though nobody
+ * waits for its entry. */
+static void in_place_lost(struct ctx *ctx)
+{
+    intptr_t ret;
+    double   end = core_now() + 40;
+
+    start(ctx, "put:after=50000:count=1:error=TCQ_OTHER");
+    if (ctx->rank == 0) {
+        do {
+            ret = tofu_ep_am_bcopy(ctx->ep[1], 1, pack_4000, NULL);
+            tofu_iface_progress(ctx->iface);
+            CHECK(core_now() < end);
+        } while ((ret == 4000) || (ret == TOFU_ERR_NO_RESOURCE));
+        CHECK(stats_of(ctx).am_in_place > 1000);
+        check_new_ep(ctx);
+    } else {
+        serve(ctx, 100);
+    }
+    core_close(ctx);
+}
+
+/* As bcopy_lost by am_short, which meets a full TOQ and empties the TCQ. */
 static void short_lost(struct ctx *ctx)
 {
     unsigned sent = 0;
@@ -528,6 +557,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"bcopy_lost", 2, 60, bcopy_lost, 0},
+        {"in_place_lost", 2, 60, in_place_lost, 0},
         {"short_lost", 2, 60, short_lost, 0},
         {"spoiled", 2, 60, spoiled, 0},
         {"parts", 2, 60, parts, 2},

@@ -833,17 +833,9 @@ static void killed(struct ctx *ctx)
 
 static void wait_stopped(pid_t pid)
 {
-    char path[64], text[256] = "", *state;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    do {
-        f = fopen(path, "r");
-        CHECK(f != NULL);
-        CHECK(fgets(text, sizeof(text), f) != NULL);
-        fclose(f);
-        state = strrchr(text, ')'); /* before it stands the name */
-    } while ((state == NULL) || (state[2] != 'T'));
+    while (!core_stopped(pid)) {
+        sched_yield();
+    }
 }
 
 /* Rank 1 is stopped, wherever it is, while it has a permit: rank 2 goes on, rank 0 can
