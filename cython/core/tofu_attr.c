@@ -53,7 +53,7 @@ static const struct tofu_attr_perf {
         .bandwidth     = 70e9,     /* perf/speed_table.py: put_bw 1 MiB */
         .overhead      = 11e-9,    /* perf/speed_table.py: put_bw 8 B */
         .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
-        .rma_overhead  = 4.0e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
+        .rma_overhead  = 4.6e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
         .rma_bandwidth = 30e9,     /* the kernel's copy: perf/protocol_sweep.py */
         .am_bandwidth  = 30e9,     /* perf/am_table.py: am_bw 8 KiB, where CPUs are near */
         .am_zcopy_overhead = 350e-9, /* header, data, a completion: protocol_sweep.py */

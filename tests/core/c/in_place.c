@@ -499,7 +499,7 @@ static void zcopies(struct ctx *ctx, int early_complete)
             CHECK_OK(done_wait(ctx, &done));
         } else {
             CHECK_OK(ret);
-            early += (length >= TOFU_IN_PLACE_MIN);
+            ++early;
         }
         /* it is the caller's again */
         memset(ctx->window, 0, 3 * sizeof(buffer));
