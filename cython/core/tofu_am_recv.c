@@ -127,8 +127,12 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
                 ++iface->stats.am_kept;
             }
         }
-        if ((cls == TOFU_AM_LARGE) && tofu_takes_lines && (length >= TOFU_TAKE_MIN) &&
-            TOFU_LIKELY(ret != TOFU_INPROGRESS)) {
+        if (cls == TOFU_AM_SMALL) {
+            if ((length > TOFU_POLLED_SHORT) && tofu_takes_lines) {
+                tofu_take_lines(data, length);
+            }
+        } else if ((length >= TOFU_TAKE_MIN) && tofu_takes_lines &&
+                   TOFU_LIKELY(ret != TOFU_INPROGRESS)) {
             tofu_am_take_lines(&loan[cls], data, length);
         }
     } else {

@@ -9,8 +9,10 @@
  * that.  Measured on a Zen 4, 8 KiB one way, with the reader's stores in it: 1.16 us without
  * them and 0.65 with where CPUs are near, 4.4 and 2.0 where they are far.
  *
- * So the receiver writes a word of each line, as it is, before it gives the slot back, if
- * the handler has read them: else they would have to come here for that.
+ * So the receiver writes a byte of each line, as it is, before it gives the slot back.  Of a
+ * large message only if handlers read it: else its lines would have to come here for that.
+ * Of a small one of several lines always: 200 bytes 73 to 66 ns a message near, 191 to 116 far,
+ * and no more if they were not read.
  */
 #ifndef TOFU_TAKE_H
 #define TOFU_TAKE_H
@@ -26,7 +28,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define TOFU_TAKE_MIN   256u /* bytes of a message: below, it is no gain */
+#define TOFU_TAKE_MIN   256u /* bytes of a large message */
 #define TOFU_TAKE_LOOKS 16u  /* one message in so many tells whether lines are read */
 
 extern bool tofu_takes_lines; /* tofu_processor.c */
@@ -46,15 +48,15 @@ static inline bool tofu_line_was_here(const void *place)
     return first - start <= 2 * (second - first);
 }
 
-/* data is aligned to 8, and nobody else writes there now. */
+/* Nobody else writes there now. */
 static inline void tofu_take_lines(void *data, size_t length)
 {
-    _Atomic uint64_t *word;
-    uintptr_t        place = (uintptr_t)data, end = place + length;
+    _Atomic uint8_t *byte;
+    uintptr_t       place = (uintptr_t)data, end = place + length;
 
     for (; place < end; place = (place | (TOFU_LINE - 1)) + 1) {
-        word = (_Atomic uint64_t *)place;
-        atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed),
+        byte = (_Atomic uint8_t *)place;
+        atomic_store_explicit(byte, atomic_load_explicit(byte, memory_order_relaxed),
                               memory_order_relaxed);
     }
 }

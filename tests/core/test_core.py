@@ -52,8 +52,8 @@ CASES = {
         "killed_asked", "closed", "strangers", "bets",
     ],
     "in_place": [
-        "lengths", "zcopy", "zcopy_late", "oneself", "receiver_refuses", "sender_refuses",
-        "fakes", "killed", "stopped", "idle", "closed", "take",
+        "lengths", "zcopy", "zcopy_late", "stopped", "take", "oneself", "receiver_refuses",
+        "sender_refuses", "fakes", "killed", "idle", "closed",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",

@@ -593,7 +593,7 @@ static void stopped(struct ctx *ctx)
     core_close(ctx);
 }
 
-/* To take lines over changes nothing, and touches nothing behind the message's last word. */
+/* To take lines over changes nothing, and touches nothing behind the message. */
 static void take(struct ctx *ctx)
 {
     enum { SIZE = 1024 };
@@ -603,7 +603,7 @@ static void take(struct ctx *ctx)
 
     (void)ctx;
     for (i = 0; i < 20000; ++i) {
-        at     = next_random(&random) % (SIZE / 16) * 8;
+        at     = next_random(&random) % (SIZE / 2);
         length = next_random(&random) % (SIZE - at + 1);
         fill(memory, SIZE, i);
         memcpy(before, memory, SIZE);
@@ -611,13 +611,28 @@ static void take(struct ctx *ctx)
         CHECK(memcmp(memory, before, SIZE) == 0);
         (void)tofu_line_was_here(memory + at);
     }
-    /* the page behind the last word can't be touched */
+    /* the page behind it can't be touched */
     char *page = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(page != MAP_FAILED);
     CHECK_EQ(mprotect(page + 4096, 4096, PROT_NONE), 0);
-    for (length = 0; length <= 4096; length += 8) {
+    for (length = 0; length <= 4096; ++length) {
         tofu_take_lines(page + 4096 - length, length);
+    }
+    /* each line is written, be it one byte of it: where it can't be, that is a fault */
+    CHECK_EQ(mprotect(page + 4096, 4096, PROT_READ), 0);
+    for (length = 1; length <= 65; length += 64) {
+        int   status;
+        pid_t pid = fork();
+
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            close(STDERR_FILENO); /* a sanitizer would report it */
+            tofu_take_lines(page + 4096 - 100, 100 + length);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(!WIFEXITED(status) || (WEXITSTATUS(status) != 0));
     }
     CHECK_EQ(munmap(page, 2 * 4096), 0);
 }
