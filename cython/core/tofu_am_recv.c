@@ -99,6 +99,20 @@ static inline void tofu_am_take_lines(tofu_loan_t *loan, void *data, size_t leng
     }
 }
 
+/* The same for a small slot; by its tail, so that of those in one line, which are many,
+ * nothing has to be remembered while the handler runs. */
+static TOFU_NOINLINE void tofu_am_take_small(const tofu_am_t *am, uint32_t slot)
+{
+    char     *tail  = (char *)tofu_am_tail(am, slot);
+    uint64_t length = atomic_load_explicit(tofu_am_tail(am, slot),
+                                           memory_order_relaxed) & TOFU_TAIL_LENGTH;
+
+    if (tofu_takes_lines && (length <= TOFU_POLLED_BYTES)) {
+        length = (length + 7) & ~7u;
+        tofu_take_lines(tail - length, length);
+    }
+}
+
 /* Call the handler, then give the slot back.  awaited: the user is about to answer, and the
  * sender has half a window to go on: what was consumed is told after that. */
 static TOFU_ALWAYS_INLINE void
@@ -128,8 +142,8 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
             }
         }
         if (cls == TOFU_AM_SMALL) {
-            if ((length > TOFU_POLLED_SHORT) && tofu_takes_lines) {
-                tofu_take_lines(data, length);
+            if (TOFU_UNLIKELY(lender->is_wide)) {
+                tofu_am_take_small(iface->am, slot);
             }
         } else if ((length >= TOFU_TAKE_MIN) && tofu_takes_lines &&
                    TOFU_LIKELY(ret != TOFU_INPROGRESS)) {
