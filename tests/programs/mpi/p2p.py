@@ -39,8 +39,8 @@ def unexpected():
 
 
 def storm():
-    """Everybody sends 200 messages to everybody while receiving theirs."""
-    count = 200
+    """Everybody sends 300 messages to everybody while receiving theirs."""
+    count = 300
     lengths = [LENGTHS[i % 13] for i in range(count)]
     requests, sent, received = [], [], []
     for i, length in enumerate(lengths):
