@@ -249,6 +249,7 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     iface->am = am;
     am->iface = iface;
     am->orphan.dead = 1;
+    am->small_in_place = (uint8_t)tofu_in_place_small_wanted(iface);
     if (iface->config.am_alignment == 0) {
         iface->config.am_alignment = 1;
     }

@@ -297,6 +297,8 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p);
 void tofu_chan_put(tofu_chan_t *chan);
 /* Is there credit?  Looks into the mailbox when the cached count is 0. */
 int tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls);
+/* Look into the mailbox of one that is OPEN. */
+void tofu_chan_take_credit(tofu_chan_t *chan);
 /* Somebody has no credit: see to it that it comes. */
 void tofu_chan_want(tofu_chan_t *chan);
 /* Large slots: take a new count, and which to pass over. */
@@ -321,6 +323,8 @@ static inline int tofu_chan_permit_changed(const tofu_chan_t *chan)
 #define TOFU_AM_MAX_MAPPED  32u   /* peers whose slots an iface has mapped at a time */
 /* Is it to be done, on either side? */
 int tofu_in_place_wanted(const tofu_iface_t *iface);
+/* Small messages, too?  What is put of those is their tail alone. */
+int tofu_in_place_small_wanted(const tofu_iface_t *iface);
 /* For tofu_mailbox_t::where. */
 uint64_t tofu_in_place_where(const tofu_am_t *am);
 /* A grant came, with that word. */
@@ -419,6 +423,7 @@ struct tofu_am {
     uint32_t       internal;  /* notices of the core's own operations to come */
     uint32_t       early;       /* messages that wait for the first slots */
     uint32_t       num_mapped;  /* channels with tofu_chan_t::mapped */
+    uint8_t        small_in_place; /* small messages are written there, too */
     uint32_t       nonce;       /* of the last loan asked for */
     uint32_t       incarnation; /* of the iface */
     tofu_link_t    jobs;

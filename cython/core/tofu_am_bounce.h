@@ -51,6 +51,39 @@ static inline void tofu_am_bounce_put(tofu_iface_t *iface, tofu_bounce_t *bounce
     iface->bounces = bounce;
 }
 
+/* May a message go without a notice?  Asked for each, so that the receiver may sleep soon
+ * after it has revoked the permit. */
+static inline int tofu_am_may_poll(const tofu_chan_t *chan)
+{
+    return (chan->turn & TOFU_TAIL_KEY) && !tofu_chan_permit_changed(chan);
+}
+
+/* The same for one that can take a large slot as well: is there a small one?  New credit is
+ * looked for before a large one is taken; it is not for those that jump the queue. */
+static inline int tofu_am_may_poll_small(tofu_chan_t *chan)
+{
+    if (!tofu_am_may_poll(chan)) {
+        return 0;
+    }
+    if (TOFU_UNLIKELY((chan->cls[TOFU_AM_SMALL].left == 0) && (chan->waiters == 0) &&
+                      (chan->state == TOFU_CHAN_OPEN))) {
+        tofu_chan_take_credit(chan);
+    }
+    return chan->cls[TOFU_AM_SMALL].left > 0;
+}
+
+/* A message without a notice takes whole words, and its tail the next one. */
+static inline unsigned tofu_am_words(size_t length)
+{
+    return ((unsigned)length + 7) & ~7u;
+}
+
+static inline uint64_t tofu_am_tail_word(const tofu_chan_t *chan, uint8_t id,
+                                         unsigned length)
+{
+    return chan->turn | ((unsigned)id << TOFU_TAIL_ID_SHIFT) | length;
+}
+
 /* The slot was used: on to the next in ring order. */
 static inline void tofu_chan_advance(tofu_chan_t *chan,
                                      tofu_chan_class_t *cls)
@@ -121,6 +154,18 @@ intptr_t tofu_in_place_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack, voi
 tofu_status_t tofu_in_place_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
                                   unsigned header_length, const tofu_iov_t *iov,
                                   size_t iovcnt);
+
+/* Small messages, likewise: is there a slot for one, that may go without a notice? */
+static inline int tofu_in_place_has_small(tofu_chan_t *chan)
+{
+    return (chan->mapped != NULL) && chan->peer->iface->am->small_in_place &&
+           tofu_am_may_poll_small(chan);
+}
+
+tofu_status_t tofu_in_place_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                                  const void *payload, unsigned length);
+tofu_status_t tofu_in_place_short_iov(tofu_ep_t *ep, uint8_t id, const tofu_iov_t *iov,
+                                      size_t iovcnt, unsigned total);
 
 #pragma GCC visibility pop
 

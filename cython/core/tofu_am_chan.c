@@ -184,10 +184,21 @@ static int tofu_chan_recalled(const tofu_chan_t *chan)
                                 memory_order_relaxed) == chan->nonce;
 }
 
+void TOFU_NOINLINE tofu_chan_take_credit(tofu_chan_t *chan)
+{
+    /* acquire: slots are written after their last message was read */
+    uint64_t word = atomic_load_explicit(&chan->mailbox->credit, memory_order_acquire);
+
+    if ((word >> 48) == (chan->nonce & 0xffff)) {
+        tofu_chan_ack(&chan->cls[TOFU_AM_SMALL],
+                      (uint32_t)word & TOFU_CREDIT_MASK);
+        tofu_chan_ack_large(chan, (uint32_t)(word >> 24) & 0xff,
+                            (uint32_t)(word >> 32) & 0xffff);
+    }
+}
+
 int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
 {
-    uint64_t word;
-
     if (chan->cls[cls].left > 0) {
         return 1;
     }
@@ -206,14 +217,7 @@ int TOFU_NOINLINE tofu_chan_has_credit(tofu_chan_t *chan, unsigned cls)
         (chan->state != TOFU_CHAN_OPEN)) {
         return 0; /* the peer has failed */
     }
-    /* acquire: slots are written after their last message was read */
-    word = atomic_load_explicit(&chan->mailbox->credit, memory_order_acquire);
-    if ((word >> 48) == (chan->nonce & 0xffff)) {
-        tofu_chan_ack(&chan->cls[TOFU_AM_SMALL],
-                      (uint32_t)word & TOFU_CREDIT_MASK);
-        tofu_chan_ack_large(chan, (uint32_t)(word >> 24) & 0xff,
-                            (uint32_t)(word >> 32) & 0xffff);
-    }
+    tofu_chan_take_credit(chan);
     if (chan->cls[cls].left == 0) {
         return 0;
     }
@@ -478,7 +482,7 @@ static int tofu_chan_moved(tofu_chan_t *chan)
 
 /* Give back what is asked for, or of no use: without an ep for a moment, or
  * without a message for long. */
-static void tofu_chan_tick_open(tofu_chan_t *chan, uint64_t now_ms)
+static void tofu_chan_tick_open(const tofu_am_t *am, tofu_chan_t *chan, uint64_t now_ms)
 {
     if (chan->refs > 0) {
         if (chan->want || tofu_chan_moved(chan)) {
@@ -491,7 +495,9 @@ static void tofu_chan_tick_open(tofu_chan_t *chan, uint64_t now_ms)
         (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
                                                        TOFU_AM_IDLE_MS))) {
         tofu_chan_release(chan);
-    } else if ((chan->where != 0) && (chan->longs >= TOFU_IN_PLACE_AFTER)) {
+    } else if ((chan->where != 0) &&
+               ((chan->longs >= TOFU_IN_PLACE_AFTER) ||
+                ((chan->turn & TOFU_TAIL_KEY) && am->small_in_place))) {
         tofu_in_place_try(chan);
     }
 }
@@ -517,7 +523,7 @@ void tofu_chans_tick(tofu_iface_t *iface)
             tofu_chan_permit(chan); /* the receiver may wait for the answer */
         }
         if (chan->state == TOFU_CHAN_OPEN) {
-            tofu_chan_tick_open(chan, iface->now_ms);
+            tofu_chan_tick_open(am, chan, iface->now_ms);
         }
         if ((chan->state == TOFU_CHAN_ASKED) && !chan->want &&
             tofu_chan_poll_answer(chan)) {

@@ -443,7 +443,7 @@ void tofu_am_arrived(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
             tofu_am_skip(lender, TOFU_AM_SMALL);
             break;
         }
-        lender->fits += (length <= TOFU_POLLED_SHORT);
+        lender->fits += (length <= TOFU_POLLED_SHORT) || iface->am->small_in_place;
         tofu_am_deliver(iface, lender, TOFU_AM_SMALL, id, slot,
                         pool->base + (size_t)slot * TOFU_AM_SMALL_SIZE, length,
                         false);

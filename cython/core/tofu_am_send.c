@@ -39,11 +39,6 @@ tofu_status_t tofu_am_id_error(uint8_t id)
     return TOFU_ERR_INVALID_PARAM;
 }
 
-static inline unsigned tofu_am_words(size_t length)
-{
-    return ((unsigned)length + 7) & ~7u;
-}
-
 /* Write the tail of a message without a notice behind it, at the next word.  Returns where
  * that is. */
 static TOFU_ALWAYS_INLINE unsigned tofu_am_add_tail(const tofu_chan_t *chan,
@@ -51,7 +46,7 @@ static TOFU_ALWAYS_INLINE unsigned tofu_am_add_tail(const tofu_chan_t *chan,
                                                     unsigned length)
 {
     unsigned words = tofu_am_words(length);
-    uint64_t tail  = chan->turn | ((unsigned)id << TOFU_TAIL_ID_SHIFT) | length;
+    uint64_t tail  = tofu_am_tail_word(chan, id, length);
 
     if (TOFU_UNLIKELY(words != length)) {
         memset(data + length, 0, words - length);
@@ -86,14 +81,6 @@ static TOFU_ALWAYS_INLINE tofu_status_t tofu_am_post_polled(tofu_ep_t *ep, uint8
     return (status == TOFU_ERR_NO_RESOURCE) ?
                    tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                    status;
-}
-
-/* Can it go without a notice?  Asked for each message, so that the receiver may sleep
- * soon after it has revoked the permit. */
-static inline int tofu_am_may_poll(const tofu_chan_t *chan, unsigned length)
-{
-    return (chan->turn & TOFU_TAIL_KEY) && (length <= TOFU_POLLED_SHORT) &&
-           !tofu_chan_permit_changed(chan);
 }
 
 /* A message of 1 .. 32 bytes; there is a small slot.  data has room for 32. */
@@ -172,13 +159,10 @@ tofu_status_t tofu_am_post_large(tofu_iface_t *iface, tofu_chan_t *chan, uint8_t
  * piggyback?  Its tail has to fit into the buffer as well. */
 static inline int tofu_am_may_poll_bounce(const tofu_ep_t *ep, size_t length)
 {
-    const tofu_chan_t *chan = ep->chan;
-
-    return (length <= TOFU_POLLED_BYTES) && (chan->turn & TOFU_TAIL_KEY) &&
-           (length > 0) && (chan->cls[TOFU_AM_SMALL].left > 0) &&
+    return (length <= TOFU_POLLED_BYTES) && (length > 0) &&
            (tofu_am_words(length) + sizeof(uint64_t) <=
             ep->iface->config.am_seg_size) &&
-           !tofu_chan_permit_changed(chan);
+           tofu_am_may_poll_small(ep->chan);
 }
 
 /* The same as tofu_am_post_polled, by a put from the bounce buffer. */
@@ -273,6 +257,9 @@ tofu_am_short_copied(tofu_ep_t *ep, uint8_t id, uint64_t header,
         tofu_error("am_short: length of 8 + %u bytes, at most %zu", length, max);
         return TOFU_ERR_INVALID_PARAM;
     }
+    if (tofu_in_place_has_small(ep->chan)) {
+        return tofu_in_place_short(ep, id, header, payload, length);
+    }
     status = tofu_am_large_begin(ep, id, &bounce);
     if (TOFU_UNLIKELY(status != TOFU_OK)) {
         return tofu_am_early_short(ep, status, id, header, payload, length);
@@ -303,8 +290,14 @@ tofu_status_t tofu_ep_am_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
         memcpy(message + sizeof(header), payload, length);
     }
     length += (unsigned)sizeof(header);
-    return tofu_am_may_poll(ep->chan, length) ?
-                   tofu_am_post_polled(ep, id, message, length) :
+    if (TOFU_LIKELY(length <= TOFU_POLLED_SHORT)) {
+        return tofu_am_may_poll(ep->chan) ?
+                       tofu_am_post_polled(ep, id, message, length) :
+                       tofu_am_post_small(ep, id, message, length);
+    }
+    return tofu_in_place_has_small(ep->chan) ?
+                   tofu_in_place_short(ep, id, header, payload,
+                                       length - (unsigned)sizeof(header)) :
                    tofu_am_post_small(ep, id, message, length);
 }
 
@@ -391,6 +384,9 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
     total = tofu_am_iov_total(iov, iovcnt, tofu_am_max_short(ep->iface));
     if (total < 0) {
         return TOFU_ERR_INVALID_PARAM;
+    }
+    if ((total > (intptr_t)TOFU_POLLED_SHORT) && tofu_in_place_has_small(ep->chan)) {
+        return tofu_in_place_short_iov(ep, id, iov, iovcnt, (unsigned)total);
     }
     if ((total == 0) || (total > (intptr_t)sizeof(message))) {
         /* the end of nothing tells no small slot */

@@ -8,6 +8,9 @@
  * to there.  What the put says, takes and reports is as ever; there is just nothing to
  * copy for a library that sees that (the emulator does).
  *
+ * A small message that goes without a notice is written there as well, and what is put is its
+ * tail, which the receiver looks at.  Up to 24 bytes a piggyback that has both is faster.
+ *
  * A slot is written, here as by a put, only by who was lent it.  The file of the slots holds
  * nothing but them and the request table (tofu_am_open), so a mapping that outlives the
  * iface leads to memory of nobody.  Who can't map it, or finds something else there, goes
@@ -32,6 +35,12 @@ int tofu_in_place_wanted(const tofu_iface_t *iface)
 {
     return (iface->config.am_in_place < 0) ? iface->md->backend->in_place :
                                              iface->config.am_in_place;
+}
+
+int tofu_in_place_small_wanted(const tofu_iface_t *iface)
+{
+    /* a put of the tail takes less than one of the message: not where that is modelled */
+    return tofu_in_place_wanted(iface) && !iface->md->backend->timed;
 }
 
 uint64_t tofu_in_place_where(const tofu_am_t *am)
@@ -274,4 +283,80 @@ tofu_status_t tofu_in_place_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
     }
     end = tofu_am_iov_copy(end, iov, iovcnt);
     return tofu_in_place_post(ep, id, (size_t)(end - place));
+}
+
+/* ----------------------------------------------------- small ones, without a notice */
+
+/* Where the next one is to be.  What is left of its last word is cleared. */
+static inline char *tofu_in_place_small(const tofu_chan_t *chan, unsigned length)
+{
+    unsigned words = tofu_am_words(length);
+    char     *end  = chan->mapped->base + (chan->cls[TOFU_AM_SMALL].next - chan->slots) +
+                TOFU_POLLED_TAIL;
+
+    if (words != length) {
+        memset(end - sizeof(uint64_t), 0, sizeof(uint64_t));
+    }
+    return end - words;
+}
+
+/* Put the tail of what was written there.  STRONG_ORDER: it is seen last. */
+static TOFU_ALWAYS_INLINE tofu_status_t
+tofu_in_place_post_small(tofu_ep_t *ep, uint8_t id, unsigned length)
+{
+    tofu_iface_t      *iface = ep->iface;
+    tofu_chan_t       *chan  = ep->chan;
+    tofu_chan_class_t *cls   = &chan->cls[TOFU_AM_SMALL];
+    tofu_status_t     status;
+
+    status = tofu_post(iface, "utofu_put_piggyback8", chan->vcq_id, length,
+                       iface->fn.put_piggyback8(
+                               iface->vcq, chan->vcq_id,
+                               tofu_am_tail_word(chan, id, length),
+                               cls->next + TOFU_POLLED_TAIL, sizeof(uint64_t),
+                               TOFU_EDATA(TOFU_KIND_AM_SMALL, id),
+                               UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                               tofu_cbdata(chan->peer, TOFU_CB_PEER)));
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return (status == TOFU_ERR_NO_RESOURCE) ?
+                       tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
+                       status;
+    }
+    tofu_am_sent(ep, cls);
+    ++iface->stats.am_in_place;
+    return TOFU_OK;
+}
+
+tofu_status_t tofu_in_place_short(tofu_ep_t *ep, uint8_t id, uint64_t header,
+                                  const void *payload, unsigned length)
+{
+    tofu_status_t status = tofu_am_enter(ep, TOFU_AM_SMALL);
+    unsigned      total  = (unsigned)sizeof(header) + length;
+    char          *place;
+
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return tofu_am_early_short(ep, status, id, header, payload, length);
+    }
+    if (TOFU_UNLIKELY(id >= TOFU_AM_ID_MAX)) {
+        return tofu_am_id_error(id);
+    }
+    place = tofu_in_place_small(ep->chan, total);
+    memcpy(place, &header, sizeof(header));
+    memcpy(place + sizeof(header), payload, length);
+    return tofu_in_place_post_small(ep, id, total);
+}
+
+tofu_status_t tofu_in_place_short_iov(tofu_ep_t *ep, uint8_t id, const tofu_iov_t *iov,
+                                      size_t iovcnt, unsigned total)
+{
+    tofu_status_t status = tofu_am_enter(ep, TOFU_AM_SMALL);
+
+    if (TOFU_UNLIKELY(status != TOFU_OK)) {
+        return tofu_am_early_iov(ep, status, id, NULL, 0, iov, iovcnt, NULL);
+    }
+    if (TOFU_UNLIKELY(id >= TOFU_AM_ID_MAX)) {
+        return tofu_am_id_error(id);
+    }
+    tofu_am_iov_copy(tofu_in_place_small(ep->chan, total), iov, iovcnt);
+    return tofu_in_place_post_small(ep, id, total);
 }

@@ -52,8 +52,8 @@ CASES = {
         "killed_asked", "closed", "strangers", "bets",
     ],
     "in_place": [
-        "lengths", "zcopy", "zcopy_late", "stopped", "take", "oneself", "receiver_refuses",
-        "sender_refuses", "fakes", "killed", "idle", "closed",
+        "lengths", "shorts", "zcopy", "zcopy_late", "stopped", "take", "oneself",
+        "receiver_refuses", "sender_refuses", "fakes", "killed", "idle", "closed",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
@@ -77,7 +77,7 @@ SANITIZED = [
     ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
-    ("in_place", "lengths"), ("in_place", "zcopy"), ("in_place", "fakes"),
+    ("in_place", "lengths"), ("in_place", "shorts"), ("in_place", "zcopy"), ("in_place", "fakes"),
     ("in_place", "killed"), ("in_place", "take"), ("lost", "in_place_lost"),
     ("in_place", "closed"),
     ("shared", "threads"), ("shared", "closed"), ("shared", "killed"), ("shared", "forged"),
@@ -87,6 +87,7 @@ SANITIZED = [
 OWN_VCQ = {
     ("keep", "keep_churn"), ("keep", "quarter"), ("keep", "given_back"),
     ("keep", "keep_killed"), ("order", "many_ifaces"), ("fail", "forged"),
+    ("in_place", "shorts"),
 }  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},

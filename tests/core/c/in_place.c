@@ -31,13 +31,22 @@ static size_t length_of(uint64_t number)
                                next_random(&state) % 8193;
 }
 
+static size_t short_length_of(uint64_t number)
+{
+    uint64_t state = number * 17 + 3;
+
+    return 8 + next_random(&state) % (TOFU_POLLED_BYTES - 7);
+}
+
+static size_t (*length_that_comes)(uint64_t number) = length_of;
+
 static int8_t on_message(void *arg, void *data, size_t length, unsigned flags)
 {
     (void)arg;
     (void)flags;
-    if (length != length_of(received)) {
+    if (length != length_that_comes(received)) {
         FAIL("message %llu of %zu bytes, expected %zu", (unsigned long long)received, length,
-             length_of(received));
+             length_that_comes(received));
     }
     CHECK(matches(data, length, received));
     ++received;
@@ -184,6 +193,80 @@ static void lengths(struct ctx *ctx)
     core_flush(ctx, ctx->ep[0]);
     CHECK(stats_of(ctx).am_in_place - before.am_in_place > messages / 4);
     CHECK_EQ(stats_of(ctx).am_tx - before.am_tx, messages);
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
+static tofu_status_t send_short(struct ctx *ctx, int to, uint64_t number)
+{
+    size_t        length = short_length_of(number), header = 8 + number % 9;
+    char          buffer[TOFU_POLLED_BYTES];
+    uint64_t      word;
+    tofu_status_t status;
+
+    fill(buffer, length, number);
+    memcpy(&word, buffer, sizeof(word));
+    header = (header < length) ? header : length;
+    tofu_iov_t iov[] = {
+        {.buffer = buffer, .length = header, .count = 1},
+        {.buffer = buffer + header, .length = length - header, .count = 1},
+    };
+    do {
+        status = (number % 4 == 0) ?
+                         tofu_ep_am_short_iov(ctx->ep[to], ID, iov, 2) :
+                         tofu_ep_am_short(ctx->ep[to], ID, word, buffer + sizeof(word),
+                                          (unsigned)(length - sizeof(word)));
+        memset(buffer, 0, (status == TOFU_OK) ? sizeof(buffer) : 0); /* it is ours again */
+        if (status == TOFU_ERR_NO_RESOURCE) {
+            core_idle(ctx->iface);
+        }
+    } while (status == TOFU_ERR_NO_RESOURCE);
+    return status;
+}
+
+/* Small messages, once they go without a notice: no long one has to come first, those of
+ * more than 24 bytes are there before their tail, and none where time is the machine's. */
+static void shorts(struct ctx *ctx)
+{
+    const uint64_t     messages = 20000;
+    int                modelled;
+    tofu_iface_stats_t before = {0};
+    double             end    = core_now() + 40;
+    uint64_t           i      = 0, mapped = 0;
+
+    length_that_comes = short_length_of;
+    open_all(ctx, NULL);
+    modelled = ctx->md->backend->timed;
+    if (ctx->rank == 0) {
+        WAIT_FOR(ctx, 40, received >= messages);
+        WAIT_FOR(ctx, 40, received == atomic_load(&ctx->shared->word[1]));
+        CHECK_EQ(stats_of(ctx).dropped, 0);
+        core_barrier(ctx);
+        core_close(ctx);
+        return;
+    }
+    for (; (mapped == 0) || (i < mapped + messages); ++i) {
+        CHECK_OK(send_short(ctx, 0, i));
+        if ((mapped == 0) && ((ctx->iface->am->num_mapped > 0) || modelled)) {
+            mapped = i + 1;
+            before = stats_of(ctx);
+        }
+        tofu_iface_progress(ctx->iface);
+        CHECK(core_now() < end);
+    }
+    core_flush(ctx, ctx->ep[0]);
+    if (modelled) {
+        CHECK_EQ(stats_of(ctx).am_in_place, 0);
+    } else {
+        CHECK(stats_of(ctx).am_in_place - before.am_in_place > messages / 2);
+    }
+    CHECK_EQ(stats_of(ctx).am_tx, i);
+    CHECK_EQ(send_short(ctx, 0, i), TOFU_OK);
+    CHECK_EQ(tofu_ep_am_short(ctx->ep[0], TOFU_AM_ID_MAX, 0, ctx->window, 100),
+             TOFU_ERR_INVALID_PARAM);
+    CHECK_EQ(tofu_ep_am_short(ctx->ep[0], ID, 0, ctx->window, TOFU_POLLED_BYTES),
+             TOFU_ERR_INVALID_PARAM);
+    atomic_store(&ctx->shared->word[1], i + 1);
     core_barrier(ctx);
     core_close(ctx);
 }
@@ -639,6 +722,7 @@ static void take(struct ctx *ctx)
 
 static const struct test_case cases[] = {
     {"lengths", 2, 60, lengths, 0},
+    {"shorts", 2, 60, shorts, 0},
     {"zcopy", 2, 60, zcopy, 0},
     {"zcopy_late", 2, 60, zcopy_late, 0},
     {"stopped", 3, 60, stopped, 0},
