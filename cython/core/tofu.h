@@ -228,6 +228,11 @@ typedef struct tofu_iface_config {
                                      for it, and put from there to there; both sides must
                                      want it.  1: yes, 0: no, -1: where the library copies
                                      nothing then (default) */
+    int           am_ahead;       /* small messages are answered, but not at once: there is a
+                                     layer between handlers and who answers, as in UCP.
+                                     The line of the answer is taken when a handler has
+                                     returned.  1: yes, 0: no (default), -1: on processors
+                                     where that is known to be faster */
     size_t        rndv_split;     /* bytes of one uTofu operation; 0: maximum */
     int           strong_order;   /* STRONG_ORDER on zcopy without a fence too
                                      (default 0); all else has it always */

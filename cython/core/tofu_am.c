@@ -4,6 +4,7 @@
  */
 #include "tofu_internal.h"
 #include "tofu_am.h"
+#include "tofu_take.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -250,6 +251,8 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     am->iface = iface;
     am->orphan.dead = 1;
     am->small_in_place = (uint8_t)tofu_in_place_small_wanted(iface);
+    am->takes_ahead    = (iface->config.am_ahead < 0) ? tofu_takes_lines :
+                                                        (iface->config.am_ahead != 0);
     if (iface->config.am_alignment == 0) {
         iface->config.am_alignment = 1;
     }

@@ -378,8 +378,8 @@ struct tofu_lender {
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
     uint8_t        fits;       /* messages with a notice, since the last report, that could
                                   go without if there was a permit; it has no more slots */
-    uint8_t        is_wide : 1; /* so is its last message without a notice */
-    uint8_t        used : 1;   /* a message without a notice came with this permit */
+    uint8_t        is_wide;    /* so is its last message without a notice */
+    uint8_t        used;       /* a message without a notice came with this permit */
     uint8_t        retold;     /* posts to it that were lost, since it was heard */
     uint32_t       key;        /* of its last permit */
     uint64_t       polled_turn; /* after the last message without a notice, ... */
@@ -424,6 +424,7 @@ struct tofu_am {
     uint32_t       early;       /* messages that wait for the first slots */
     uint32_t       num_mapped;  /* channels with tofu_chan_t::mapped */
     uint8_t        small_in_place; /* small messages are written there, too */
+    uint8_t        takes_ahead; /* tofu_ahead.h */
     uint32_t       nonce;       /* of the last loan asked for */
     uint32_t       incarnation; /* of the iface */
     tofu_link_t    jobs;

@@ -7,6 +7,7 @@
  * the slot.  Anything else is dropped and counted.
  */
 #include "tofu_internal.h"
+#include "tofu_ahead.h"
 #include "tofu_am.h"
 #include "tofu_look.h"
 #include "tofu_take.h"
@@ -144,6 +145,8 @@ tofu_am_deliver(tofu_iface_t *iface, tofu_lender_t *lender, unsigned cls,
         if (cls == TOFU_AM_SMALL) {
             if (TOFU_UNLIKELY(lender->is_wide)) {
                 tofu_am_take_small(iface->am, slot);
+            } else if (awaited && iface->am->takes_ahead) {
+                tofu_ahead_take(lender);
             }
         } else if ((length >= TOFU_TAKE_MIN) && tofu_takes_lines &&
                    TOFU_LIKELY(ret != TOFU_INPROGRESS)) {

@@ -240,7 +240,7 @@ static inline void tofu_completion_update(tofu_completion_t *comp,
     ({ \
         int           _code = (call); \
         tofu_status_t _status; \
-        if (TOFU_UNLIKELY(_code == UTOFU_ERR_BUSY)) { \
+        if (TOFU_UNLIKELY(_code != UTOFU_SUCCESS) && (_code == UTOFU_ERR_BUSY)) { \
             tofu_tcq_drain(iface); \
             _code = (call); \
         } \

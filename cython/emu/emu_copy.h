@@ -44,6 +44,27 @@ EMU_INLINE void emu_store_tail(char *dst, const char *src, size_t n)
     }
 }
 
+/* One to four words, the target aligned; the last one last. */
+EMU_INLINE void emu_store_words(char *dst, const char *src, size_t n)
+{
+    uint64_t v;
+
+    if (n > 8) {
+        memcpy(&v, src, 8);
+        __atomic_store_n((uint64_t *)(void *)dst, v, __ATOMIC_RELAXED);
+        if (n > 16) {
+            memcpy(&v, src + 8, 8);
+            __atomic_store_n((uint64_t *)(void *)(dst + 8), v, __ATOMIC_RELAXED);
+            if (n > 24) {
+                memcpy(&v, src + 16, 8);
+                __atomic_store_n((uint64_t *)(void *)(dst + 16), v, __ATOMIC_RELAXED);
+            }
+        }
+    }
+    memcpy(&v, src + n - 8, 8);
+    __atomic_store_n((uint64_t *)(void *)(dst + n - 8), v, __ATOMIC_RELEASE);
+}
+
 /* How many bytes of a copy are its tail: those in the last aligned word */
 EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
 {

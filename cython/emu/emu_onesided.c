@@ -313,11 +313,10 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
 {
     struct emu_vcq    *vcq  = emu_vcq_of(vcq_hdl);
     uint32_t           high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
-    uint64_t           to   = EMU_STADD_OFF(rmt_stadd), word;
+    uint64_t           to   = EMU_STADD_OFF(rmt_stadd);
     struct emu_region *r;
     struct emu_peer   *peer;
     char              *dst;
-    size_t             i;
 
     if (emu_unlikely((vcq == NULL) || ((flags & ~PLAIN_FLAGS) != UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) ||
                      (length - 8 > EMU_MAX_PIGGYBACK - 8) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
@@ -336,12 +335,7 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
                      (vcq->toq_left == 0) || (peer->tx.lane == NULL))) {
         return false;
     }
-    for (i = 0; i < length - 8; i += 8) {
-        memcpy(&word, data + i, 8);
-        __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELAXED);
-    }
-    memcpy(&word, data + i, 8);
-    __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELEASE);
+    emu_store_words(dst, data, length);
     if (emu_unlikely(emu_fault_seen)) {
         cut_off(vcq_hdl, rmt_stadd);
         return false;
@@ -394,11 +388,10 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
 {
     struct emu_vcq    *vcq  = emu_vcq_of(vcq_hdl);
     uint32_t           high = EMU_STADD_HIGH(rmt_stadd), stag = high % EMU_NUM_STAGS;
-    uint64_t           to   = EMU_STADD_OFF(rmt_stadd), word;
+    uint64_t           to   = EMU_STADD_OFF(rmt_stadd);
     struct emu_region *r;
     struct emu_peer   *peer;
     char              *dst;
-    size_t             i;
 
     if (emu_unlikely((vcq == NULL) || ((flags & ~PLAIN_FLAGS) != 0) || (lcl_data == NULL) ||
                      (length - 8 > EMU_MAX_PIGGYBACK - 8) || (edata > EMU_MAX_EDATA) || (vcq->special != 0) ||
@@ -416,12 +409,7 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
                      (((uintptr_t)dst | length) & 7) || (vcq->toq_left == 0))) {
         goto general;
     }
-    for (i = 0; i < length - 8; i += 8) {
-        memcpy(&word, (const char *)lcl_data + i, 8);
-        __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELAXED);
-    }
-    memcpy(&word, (const char *)lcl_data + i, 8);
-    __atomic_store_n((uint64_t *)(void *)(dst + i), word, __ATOMIC_RELEASE);
+    emu_store_words(dst, lcl_data, length);
     if (emu_unlikely(emu_fault_seen)) {
         return put_piggyback_cut_off(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
     }

@@ -246,6 +246,7 @@ typedef struct uct_utofu_iface_config {
     unsigned long      tx_notified;
     unsigned long      am_polled;
     int                am_in_place;     /* 0, 1, else "auto" */
+    int                am_ahead;        /* the same */
     int                strong_order;
     int                early_complete;
     int                stats;

@@ -12,7 +12,7 @@
 ucs_status_t ucs_module_global_init(void);
 
 static ucs_config_field_t uct_utofu_md_config_table[8];
-static ucs_config_field_t uct_utofu_iface_config_table[16];
+static ucs_config_field_t uct_utofu_iface_config_table[17];
 
 static uct_tl_t uct_utofu_tl = {
     .name          = UCT_UTOFU_NAME,
@@ -214,6 +214,13 @@ static void uct_utofu_config_init(void)
          "must want it. \"auto\" is where the library then copies nothing: with "
          "the emulator.",
          offsetof(uct_utofu_iface_config_t, am_in_place), ternary},
+
+        {"AM_AHEAD", "auto",
+         "Take the cache line of an answer to a small message when the handler has "
+         "returned, before there is one. For peers on this host, and for users that "
+         "do not answer at once. \"auto\" is for UCP, on processors where it is known "
+         "to be faster.",
+         offsetof(uct_utofu_iface_config_t, am_ahead), ternary},
 
         {"STRONG_ORDER", "n",
          "Post zcopy operations in strong order too, so that they take effect in "

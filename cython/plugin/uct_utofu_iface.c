@@ -506,6 +506,7 @@ static ucs_status_t uct_utofu_config_count(const char *name,
 
 static ucs_status_t
 uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
+                            const uct_iface_params_t *params,
                             tofu_iface_config_t *core_config)
 {
     ucs_status_t status;
@@ -543,6 +544,10 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
     if ((config->am_in_place == 0) || (config->am_in_place == 1)) {
         core_config->am_in_place = config->am_in_place;
     }
+    /* who says which features it uses is UCP */
+    core_config->am_ahead =
+            ((config->am_ahead == 0) || (config->am_ahead == 1)) ? config->am_ahead :
+            (params->field_mask & UCT_IFACE_PARAM_FIELD_FEATURES) ? -1 : 0;
     core_config->strong_order   = config->strong_order;
     core_config->early_complete = config->early_complete;
     if (!UCS_CONFIG_DBL_IS_AUTO(config->wakeup_timer)) {
@@ -602,7 +607,7 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     core_config.err_cb  = uct_utofu_ep_failed;
     core_config.err_arg = iface;
     uct_utofu_iface_desc_config(iface, params, &core_config);
-    status = uct_utofu_iface_core_config(config, &core_config);
+    status = uct_utofu_iface_core_config(config, params, &core_config);
     if (status != UCS_OK) {
         goto err_cleanup;
     }

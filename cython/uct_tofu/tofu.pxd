@@ -104,6 +104,7 @@ cdef extern from "tofu.h" nogil:
         unsigned tx_notified
         unsigned am_polled
         int am_in_place
+        int am_ahead
         size_t rndv_split
         int strong_order
         int early_complete

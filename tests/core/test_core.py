@@ -52,7 +52,7 @@ CASES = {
         "killed_asked", "closed", "strangers", "bets",
     ],
     "in_place": [
-        "lengths", "shorts", "zcopy", "zcopy_late", "stopped", "take", "oneself",
+        "lengths", "shorts", "ahead", "zcopy", "zcopy_late", "stopped", "take", "oneself",
         "receiver_refuses", "sender_refuses", "fakes", "killed", "idle", "closed",
     ],
     "shared": [

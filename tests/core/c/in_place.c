@@ -271,6 +271,44 @@ static void shorts(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* Small messages to and fro, with lines taken ahead: nothing of it is in a message. */
+static void ahead(struct ctx *ctx)
+{
+    const uint64_t      messages = 30000;
+    tofu_iface_config_t config;
+    uint64_t            i;
+
+    tofu_iface_config_default(&config);
+    config.am_ahead   = 1;
+    length_that_comes = short_length_of;
+    open_all(ctx, &config);
+    CHECK_EQ(ctx->iface->am->takes_ahead, 1);
+    for (i = 0; i < messages; ++i) {
+        if (i % 1000 < 900) { /* one at a time */
+            if (ctx->rank == 1) {
+                CHECK_OK(send_short(ctx, 0, i));
+                WAIT_FOR(ctx, 40, received > i);
+            } else {
+                WAIT_FOR(ctx, 40, received > i);
+                CHECK_OK(send_short(ctx, 1, i));
+            }
+        } else { /* across each other */
+            CHECK_OK(send_short(ctx, !ctx->rank, i));
+            tofu_iface_progress(ctx->iface);
+            if (i % 1000 == 999) {
+                WAIT_FOR(ctx, 40, received > i);
+            }
+        }
+    }
+    CHECK_EQ(received, messages);
+    CHECK_EQ(stats_of(ctx).dropped, 0);
+    if (!ctx->md->backend->timed && (ctx->iface->am->num_mapped > 0)) {
+        CHECK(stats_of(ctx).am_in_place > 0);
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* To oneself, which is another mapping of the same memory */
 static void oneself(struct ctx *ctx)
 {
@@ -723,6 +761,7 @@ static void take(struct ctx *ctx)
 static const struct test_case cases[] = {
     {"lengths", 2, 60, lengths, 0},
     {"shorts", 2, 60, shorts, 0},
+    {"ahead", 2, 60, ahead, 0},
     {"zcopy", 2, 60, zcopy, 0},
     {"zcopy_late", 2, 60, zcopy_late, 0},
     {"stopped", 3, 60, stopped, 0},
