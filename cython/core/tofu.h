@@ -223,11 +223,13 @@ typedef struct tofu_iface_config {
     unsigned      am_polled;      /* senders, at most 8, that may send small messages
                                      without a notice, for which progress looks at
                                      memory (default 4; 0: none) */
-    int           am_in_place;    /* am_bcopy of 256 bytes and more to a process of this host
-                                     is packed into the receive slot itself, which is mapped
-                                     for it, and put from there to there; both sides must
-                                     want it.  1: yes, 0: no, -1: where the library copies
-                                     nothing then (default) */
+    int           am_in_place;    /* am_bcopy and am_zcopy of 256 bytes and more to a process
+                                     of this host are packed into the receive slot itself,
+                                     which is mapped for it, and put from there to there;
+                                     am_short that goes without a notice is written there,
+                                     and its tail put.  Both sides must want it.  1: yes,
+                                     0: no, -1: where the library copies nothing then
+                                     (default) */
     int           am_ahead;       /* small messages are answered, but not at once: there is a
                                      layer between handlers and who answers, as in UCP.
                                      The line of the answer is taken when a handler has

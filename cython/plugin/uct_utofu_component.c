@@ -209,10 +209,10 @@ static void uct_utofu_config_init(void)
          offsetof(uct_utofu_iface_config_t, am_polled), count},
 
         {"AM_IN_PLACE", "auto",
-         "Pack bcopy messages of 256 bytes and more into the receive slot itself when "
-         "the peer is a process of this host, which maps its slots. Both sides "
-         "must want it. \"auto\" is where the library then copies nothing: with "
-         "the emulator.",
+         "Pack messages into the receive slot itself when the peer is a process of this "
+         "host, whose slots are then mapped: bcopy and zcopy of 256 bytes and more, and "
+         "short ones that go without a notice. Both sides must want it. \"auto\" is where "
+         "the library then copies nothing: with the emulator.",
          offsetof(uct_utofu_iface_config_t, am_in_place), ternary},
 
         {"AM_AHEAD", "auto",

@@ -45,8 +45,9 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         Senders, 0 to 8, that may send small active messages without a notice, so
         that progress looks at memory for each.
     am_in_place : bool, optional
-        Pack bcopy messages of 256 bytes and more to a process of this host into the
-        receive slot itself, which is mapped for it; both sides must want it.
+        Pack messages to a process of this host into the receive slot itself, which is
+        mapped for it: bcopy and zcopy of 256 bytes and more, and short ones that go
+        without a notice.  Both sides must want it.
     rndv_split : int, optional
         Bytes of one uTofu operation; larger ones are split.
     strong_order : bool, optional
