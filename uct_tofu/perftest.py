@@ -37,8 +37,10 @@ __all__ = [
 MIB = 1 << 20
 
 DEVICES = {"utofu": "tofu0", "tcp": "lo"}  # the others call theirs "memory"
-# Largest message that goes in one short operation; utofu's is the piggyback.
+# Largest message that goes in one short operation of utofu: put, the piggyback; am, what
+# a small slot has room for.
 UTOFU_SHORT = 32
+UTOFU_AM_SHORT = 248
 UTOFU_AM_BCOPY = 8256
 # Another program may take a port between our look and ucx_perftest's bind.
 PORT_TRIES = 5
@@ -105,7 +107,7 @@ def default_layout(test: str, transport: str, size: int) -> str:
         return "zcopy" if base == "put" else "bcopy"
     if transport != "utofu":
         return "zcopy"
-    if size <= UTOFU_SHORT:
+    if size <= (UTOFU_AM_SHORT if base == "am" else UTOFU_SHORT):
         return "short"
     return "bcopy" if base == "am" and size <= UTOFU_AM_BCOPY else "zcopy"
 

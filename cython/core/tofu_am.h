@@ -374,12 +374,12 @@ struct tofu_lender {
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
-    uint8_t        recalled;   /* was asked to give the slots back */
+    uint8_t        recalled : 1; /* was asked to give the slots back */
+    uint8_t        used : 1;   /* a message without a notice came with this permit */
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
     uint8_t        fits;       /* messages with a notice, since the last report, that could
                                   go without if there was a permit; it has no more slots */
     uint8_t        is_wide;    /* so is its last message without a notice */
-    uint8_t        used;       /* a message without a notice came with this permit */
     uint8_t        retold;     /* posts to it that were lost, since it was heard */
     uint32_t       key;        /* of its last permit */
     uint64_t       polled_turn; /* after the last message without a notice, ... */
