@@ -22,11 +22,13 @@
 
 #include "tofu_am.h"
 
+#include <tofu_cpu.h>
+
 #pragma GCC visibility push(hidden)
 
 /* In the last line of a slot.  Messages with a notice end before it, others are written over
  * it. */
-#define TOFU_AHEAD_WORD (TOFU_AM_SMALL_SIZE - 64u)
+#define TOFU_AHEAD_WORD (TOFU_AM_SMALL_SIZE - TOFU_LINE)
 
 _Static_assert((TOFU_AHEAD_WORD >= TOFU_MAX_SHORT) &&
                        (TOFU_AHEAD_WORD + sizeof(uint64_t) <= TOFU_POLLED_TAIL),
