@@ -52,6 +52,46 @@ static void copy_timed(char *dst, const char *src, size_t n, const struct emu_ti
     emu_store_tail(dst + (n - tail), last, tail);
 }
 
+/* By the kernel.  In the timed mode only the last word waits for its time: what the copy
+ * takes passes while the data travels. */
+static int write_private(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+                         enum emu_order order, const struct emu_times *t)
+{
+    size_t body;
+    int    code;
+
+    if (t == NULL) {
+        return emu_private_write(peer, r, off, src, n, order);
+    }
+    body = n - emu_tail_size((uintptr_t)(r->addr + off), n);
+    code = emu_private_write(peer, r, off, src, body, order);
+    wait_until(t->visible);
+    return (code == UTOFU_SUCCESS) ? emu_private_write(peer, r, off + body, src + body, n - body, order) : code;
+}
+
+static int read_private(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n,
+                        bool strong, enum emu_order order, const struct emu_times *t)
+{
+    char   last[8];
+    size_t body;
+    int    code;
+
+    if (t == NULL) {
+        return emu_private_read(peer, r, off, dst, n, strong, order);
+    }
+    wait_until(t->read);
+    body = n - emu_tail_size((uintptr_t)dst, n);
+    code = emu_private_read(peer, r, off, dst, body, strong, order);
+    if (code == UTOFU_SUCCESS) {
+        code = emu_private_read(peer, r, off + body, last, n - body, strong, order);
+    }
+    wait_until(t->visible);
+    if ((code == UTOFU_SUCCESS) && (n > 0)) {
+        emu_store_tail(dst + body, last, n - body);
+    }
+    return code;
+}
+
 static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
 {
     struct emu_region *r;
@@ -76,10 +116,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
         copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length, t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
     }
-    if (t != NULL) {
-        wait_until(t->visible);
-    }
-    code = emu_private_write(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags));
+    code = write_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags), t);
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
     return emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, d->length);
 }
@@ -109,11 +146,8 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
         copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : emu_region_still(r);
     }
-    if (t != NULL) {
-        wait_until(t->visible);
-    }
-    code = emu_private_read(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
-                            (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
+    code = read_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
+                        (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq), t);
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) :
                                      emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, d->length);
 }

@@ -27,6 +27,7 @@
 
 #define BURST_NS     400u /* calls closer than this belong together */
 #define BURST_SHARE  16u  /* ... or closer than this part of what the thread lags behind */
+#define ALONE_NS     2000u /* ... or than this, if nothing has come that the thread could have waited for */
 #define LATE_NS      200u /* what a thread is late by itself; more is somebody else's work */
 #define COPY_BYTES_PER_NS 2u /* slower than that is somebody else's work, too */
 #define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
@@ -76,7 +77,7 @@ static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   ticks_per_ns = 1;
 static double   byte_ticks;
-static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_reaction, tk_poll, tk_jitter;
+static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter;
 static bool     timed;
 
 static __thread struct {
@@ -84,6 +85,7 @@ static __thread struct {
     uint64_t last; /* end of its last call */
     uint64_t now;  /* its clock, within a call that posts */
     uint64_t wait; /* until when that call waits */
+    uint64_t sent; /* when the last of what it sent to its own node arrives */
     unsigned empty; /* polls that found nothing, since a post or an entry */
     uint64_t late; /* what the call may be late by itself */
     bool     in_call;
@@ -381,6 +383,7 @@ void emu_timing_join(void)
     tk_near    = emu_ticks_of_ns(NEAR_NS);
     tk_lie     = emu_ticks_of_ns(LIE_NS);
     tk_burst   = emu_ticks_of_ns(BURST_NS);
+    tk_alone   = emu_ticks_of_ns(ALONE_NS);
     tk_reaction = emu_ticks_of_ns(REACTION_NS);
     tk_jitter   = emu_ticks_of_ns(JITTER_NS);
     call        = call_takes() * ticks_per_ns;
@@ -436,19 +439,42 @@ static uint64_t take(_Atomic uint64_t *word, uint64_t start, uint64_t hold)
 
 /* ------------------------------------------------------------------ operations */
 
+/* Has anything come to this node, or will, since the thread's last call, but its own? */
+static bool something_came(const struct emu_clock *here)
+{
+    uint64_t since = (me.last > me.sent) ? me.last : me.sent;
+    bool     came  = atomic_load_explicit(&here->armw, memory_order_relaxed) > since;
+
+    for (unsigned i = 0; i < EMU_NUM_TNIS; i++) {
+        came |= atomic_load_explicit(&here->receive[i], memory_order_relaxed) > since;
+    }
+    return came;
+}
+
+/* Who was away for so long does something else, and has perhaps seen an answer, which came by
+ * the real clock; or only packed the next message. */
+static bool goes_on(uint64_t now, const struct emu_clock *here)
+{
+    /* after a long wait the caller's own steps take longer, too: cold caches */
+    uint64_t burst = (me.skew / BURST_SHARE > tk_burst) ? me.skew / BURST_SHARE : tk_burst;
+    int64_t  away  = (int64_t)(now - me.last);
+
+    return (me.empty <= EMPTY_POLLS) &&
+           ((away <= (int64_t)burst) || ((away <= (int64_t)tk_alone) && !something_came(here)));
+}
+
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
 {
-    uint64_t            start = emu_ticks() - tk_entry, data, way, round;
+    uint64_t            start = emu_ticks() - tk_entry, data, way, round, arrival = 0;
     struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
     struct emu_vcq_name to;
     uint8_t             path[3];
     unsigned            link, hops;
     struct emu_peer    *peer;
+    struct emu_clock   *there = NULL;
 
     if (!me.in_call) {
-        /* after a long wait the caller's own steps take longer, too: cold caches */
-        uint64_t burst = (me.skew / BURST_SHARE > tk_burst) ? me.skew / BURST_SHARE : tk_burst;
-        if (((int64_t)(start - me.last) > (int64_t)burst) || (me.empty > EMPTY_POLLS)) {
+        if (!goes_on(start, here)) {
             me.skew = 0;
         }
         me.now     = start - me.skew;
@@ -472,6 +498,8 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
     hops = route(&to, path, &link);
     if (emu_post_peer(vcq, d->rmt_id, &peer) != UTOFU_SUCCESS) {
         peer = NULL; /* it will fail */
+    } else if (emu_g.control->slot[peer->proc->slot].node < EMU_MAX_NODES) {
+        there = &emu_g.control->clock[emu_g.control->slot[peer->proc->slot].node];
     }
 
     data  = (d->kind == EMU_OP_ARMW) ? 0 :
@@ -492,6 +520,10 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
     case EMU_OP_ARMW:
         t->read  = start + (tk[P_ARMW] + round) / 2;
         t->local = start + tk[P_ARMW] + round;
+        if (there != NULL) {
+            arrival = t->read;
+            take(&there->armw, arrival, 0);
+        }
         break;
     default:
         way = tk[P_PUT] + hops * tk[P_HOP] - tk[P_HOP];
@@ -506,11 +538,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         }
         /* the TNI over there takes one message after the other */
         t->visible = start + way + data;
-        if (peer != NULL) {
-            uint32_t node = emu_g.control->slot[peer->proc->slot].node;
-            if (node < EMU_MAX_NODES) {
-                t->visible = take(&emu_g.control->clock[node].receive[to.tni], t->visible - data, data) + data;
-            }
+        if (there != NULL) {
+            t->visible = take(&there->receive[to.tni], t->visible - data, data) + data;
+            arrival    = t->visible;
         }
         /* the acknowledgement takes what an ARMW's answer takes */
         t->local = t->visible + tk[P_ARMW] - tk[P_PUT] + (hops + 1) * tk[P_HOP];
@@ -523,6 +553,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         } else {
             t->visible -= tk[P_FLOOR] + tk_reaction;
         }
+    }
+    if ((there == here) && (arrival > me.sent)) {
+        me.sent = arrival;
     }
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
         t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;

@@ -6,7 +6,9 @@
  */
 #include "harness.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +22,22 @@ static double now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return ts.tv_sec * 1e9 + ts.tv_nsec;
+}
+
+/* UTOFU_EMU_TIMING with these parameters, for the vcq that is opened next */
+static void set_profile(char *path, const char *text)
+{
+    int fd = mkstemp(path);
+
+    CONF_CHECK((fd >= 0) && (write(fd, text, strlen(text)) == (ssize_t)strlen(text)), "profile");
+    close(fd);
+    setenv("UTOFU_EMU_TIMING", path, 1);
+}
+
+static void spin_ns(double ns)
+{
+    for (double start = now_ns(); now_ns() - start < ns;) {
+    }
 }
 
 static void open_timed(struct conf_vcq *vcq, utofu_stadd_t *stadd, const char *profile)
@@ -90,10 +108,8 @@ CONF_TEST("timed", timed_burst_overlaps, 1, "operations posted one after the oth
     void                   *cbdata;
     char                    path[] = "profile-XXXXXX";
     double                  best = 1e18;
-    int                     fd = mkstemp(path);
 
-    CONF_CHECK((fd >= 0) && (write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1), "profile");
-    close(fd);
+    set_profile(path, text);
     open_timed(&vcq, &s, path);
     unlink(path);
     for (int tries = 0; tries < 30; tries++) { /* the scheduler may be in the way of some */
@@ -121,11 +137,8 @@ CONF_TEST("timed", timed_hops_and_profile, 2, "a profile from a file holds, and 
     utofu_stadd_t           stadds[2];
     char                    path[] = "profile-XXXXXX";
     double                  took[3];
-    int                     fd = mkstemp(path);
 
-    CONF_CHECK((fd >= 0) && (write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1), "profile");
-    close(fd);
-    setenv("UTOFU_EMU_TIMING", path, 1);
+    set_profile(path, text);
     /* two hops along X, none in A, B, C */
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "2,0,0,0,0,0", 1);
     conf_vcq_open(&vcq, 0, 0);
@@ -167,4 +180,173 @@ CONF_TEST("timed", timed_bad_setting_is_off, 1, "a setting that is no profile is
         best        = (took < best) ? took : best;
     }
     CONF_CHECK(best < 1345, "gets take %g ns", best);
+}
+
+CONF_TEST("timed", timed_packing_overlaps, 1, "a thread that packs between two puts pays their latency once")
+{
+    enum { PUTS = 400 };
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    utofu_stadd_t           s;
+    void                   *cbdata;
+    char                    path[] = "profile-XXXXXX";
+    double                  best = 1e18;
+
+    set_profile(path, "put = 20000\n");
+    open_timed(&vcq, &s, path);
+    unlink(path);
+    for (int tries = 0; tries < 50; tries++) {
+        usleep(1000);
+        double start = now_ns();
+        for (int i = 0; i < PUTS; i++) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, i, s, 8, 1, CONF_LMRQ, NULL));
+            spin_ns(1400); /* more than a 16th of 20 us */
+        }
+        double took = now_ns() - start;
+        best = (took < best) ? took : best;
+        for (int i = 0; i < PUTS; i++) {
+            CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "put");
+        }
+        CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND); /* frees the TOQ */
+    }
+    CONF_CHECK(best <= PUTS * 20000.0 / 2, "%d puts of 20 us took at least %g ns", PUTS, best);
+}
+
+/* Who waits for an answer in memory pays for both ways, even if the way is so short that it
+ * could have packed a message meanwhile. */
+static void answered(bool by_armw, const char *coords)
+{
+    enum { ROUNDS = 200 };
+    struct conf_vcq    vcq;
+    utofu_stadd_t      stadds[2];
+    char               path[] = "profile-XXXXXX";
+    volatile uint64_t *word   = words;
+    double             least  = 1e18;
+
+    set_profile(path, "put = 1900\npiggyback_saves = 0\narmw = 3800\nhop = 0\n");
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : coords, 1);
+    conf_vcq_open(&vcq, 0, 0);
+    unlink(path);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        double start = now_ns();
+
+        if (conf_rank == 0) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], i, stadds[1], 8, 1, 0, NULL));
+        }
+        while (*word != i) {
+        }
+        if ((conf_rank == 1) && by_armw) {
+            CONF_OK(utofu_armw8(vcq.hdl, vcq.peer[0], UTOFU_ARMW_OP_ADD, 1, stadds[0], 1, 0, NULL));
+        } else if (conf_rank == 1) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[0], i, stadds[0], 8, 1, 0, NULL));
+        }
+        double took = now_ns() - start;
+        least       = (took < least) ? took : least;
+    }
+    if (conf_rank == 0) {
+        CONF_CHECK(least >= 2 * 1900 - 2 * SLACK, "a round trip took %g ns", least);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("timed", timed_answer_by_put, 2, "an answer in memory takes both ways, on one node")
+{
+    answered(false, "0,0,0,0,0,0");
+}
+
+CONF_TEST("timed", timed_answer_from_afar, 2, "the same from another node")
+{
+    answered(false, "0,0,0,1,0,0");
+}
+
+CONF_TEST("timed", timed_answer_by_armw, 2, "the same by an ARMW")
+{
+    answered(true, "0,0,0,1,0,0");
+}
+
+/* ----------------------------------------- what the copy itself takes is not added */
+
+enum { LONG = 1 << 20 };
+
+struct watch {
+    volatile unsigned char *bytes;
+    double                  first, last; /* when they were seen */
+};
+
+static void *watch(void *arg)
+{
+    struct watch *w = arg;
+
+    while (w->bytes[0] == 0) {
+        usleep(100);
+    }
+    w->first = now_ns();
+    while (w->bytes[LONG - 1] == 0) {
+        usleep(100);
+    }
+    w->last = now_ns();
+    return NULL;
+}
+
+/* Data is copied while it travels, 0.3 s here; its last word is there in time. */
+static void travels(bool gets, const char *rehome)
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    struct conf_mem         mem;
+    struct watch            w;
+    utofu_stadd_t           stadds[2];
+    pthread_t               thread;
+    char                    path[] = "profile-XXXXXX";
+
+    set_profile(path, "put = 300000000\nget = 600000000\n");
+    setenv("UTOFU_EMU_REHOME", rehome, 1);
+    conf_vcq_open(&vcq, 0, 0);
+    unlink(path);
+    conf_mem_alloc(&mem, CONF_MEM_ANON, 2 * LONG);
+    conf_reg_all(&vcq, mem.addr, 2 * LONG, stadds);
+    memset(mem.addr, 1, LONG);
+    w.bytes = (unsigned char *)mem.addr + LONG;
+    memset((char *)mem.addr + LONG, 0, LONG);
+    conf_barrier();
+    if (conf_rank == (gets ? 0 : 1)) {
+        CONF_CHECK(pthread_create(&thread, NULL, watch, &w) == 0, "pthread_create");
+    }
+    if ((conf_rank == 0) && gets) {
+        CONF_OK(utofu_get(vcq.hdl, vcq.peer[1], stadds[0] + LONG, stadds[1], LONG, 1, CONF_LMRQ, NULL));
+    } else if (conf_rank == 0) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1] + LONG, LONG, 1, CONF_LMRQ, NULL));
+    }
+    if (conf_rank == 0) {
+        CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "notice");
+    }
+    if (conf_rank == (gets ? 0 : 1)) {
+        CONF_CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+        CONF_CHECK(w.last - w.first > 50e6, "the last byte came %g ns after the first", w.last - w.first);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
+
+CONF_TEST("timed", timed_put_travels, 2, "a long put to memory that was moved is copied while it travels")
+{
+    travels(false, "auto");
+}
+
+CONF_TEST("timed", timed_put_travels_private, 2, "the same to memory that the kernel writes")
+{
+    travels(false, "0");
+}
+
+CONF_TEST("timed", timed_get_travels, 2, "a long get is copied while it travels")
+{
+    travels(true, "auto");
+}
+
+CONF_TEST("timed", timed_get_travels_private, 2, "the same from memory that the kernel reads")
+{
+    travels(true, "0");
 }
