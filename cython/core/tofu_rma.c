@@ -263,7 +263,7 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
                                 tofu_completion_t *comp)
 {
     tofu_iface_t  *iface = ep->iface;
-    uint64_t      offset;
+    uint64_t      offset, unused;
     tofu_peer_t   *peer;
     tofu_status_t status;
     tofu_op_t     *op;
@@ -321,6 +321,12 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
         return (status == TOFU_ERR_NO_RESOURCE) ?
                        tofu_ep_starve(ep, TOFU_STARVED_TOQ) :
                        status;
+    }
+    if (tofu_op_early(iface, peer, tofu_peer_edata(peer), &unused)) {
+        unpack(arg, op->get.bounce->buffer, length);
+        tofu_bounce_put(iface, op->get.bounce);
+        tofu_op_free(op);
+        return TOFU_OK;
     }
     tofu_op_posted(op, peer, 1);
     tofu_op_count(iface, ep, op);

@@ -472,7 +472,7 @@ static void finish(struct ctx *ctx, struct done *done, tofu_status_t status,
 static void early(struct ctx *ctx)
 {
     enum { ROUNDS = 20000, SIZE = 200 };
-    unsigned    peer    = 1 - ctx->rank, at_once = 0;
+    unsigned    peer    = 1 - ctx->rank, at_once = 0, copied = 0;
     uint64_t    base, i, old = 0;
     tofu_mem_t  *memh;
     struct done done;
@@ -504,6 +504,15 @@ static void early(struct ctx *ctx)
                                                            &done.comp)),
                &at_once);
         CHECK(matches(buffer + SIZE, SIZE, i));
+        memset(buffer + SIZE, 0, SIZE);
+        done_init(&done);
+        finish(ctx, &done,
+               (tofu_status_t)RETRY(ctx, tofu_ep_get_bcopy(
+                                                 ctx->ep[peer], unpack_bytes,
+                                                 buffer + SIZE, SIZE, base,
+                                                 ctx->rkey[peer], &done.comp)),
+               &copied);
+        CHECK(matches(buffer + SIZE, SIZE, i));
         done_init(&done);
         finish(ctx, &done,
                (tofu_status_t)RETRY(ctx, tofu_ep_atomic_fetch(
@@ -520,6 +529,7 @@ static void early(struct ctx *ctx)
         tofu_iface_progress(ctx->iface);
     }
     CHECK(at_once > 0);
+    CHECK(copied > 0);
     core_barrier(ctx);
     CHECK_EQ(*(uint64_t *)(ctx->window + 4096), ROUNDS);
     CHECK_OK(tofu_mem_dereg(memh));
