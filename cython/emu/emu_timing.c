@@ -590,6 +590,10 @@ bool emu_timing_polled(uint64_t due)
 {
     uint64_t now = emu_ticks();
 
+    /* Asked here as well: to find an old entry is not to go on, and hides who waited. */
+    if (!goes_on(now, &emu_g.control->clock[emu_g.node])) {
+        me.skew = 0;
+    }
     if (now - me.skew < due) {
         if (me.empty == 0) {
             return false;
