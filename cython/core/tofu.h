@@ -272,7 +272,8 @@ typedef struct tofu_iface_attr {
     double   recv_overhead;       /* seconds of CPU per arrival */
     double   rma_overhead;        /* put and get of memory that the program */
     double   rma_bandwidth;       /* brought, neither alloc nor a memfd of it */
-    double   get_bcopy_overhead;  /* the same, of a get_bcopy */
+    double   put_bcopy_overhead;  /* the same, of a put_bcopy */
+    double   get_bcopy_overhead;  /* and of a get_bcopy */
     double   am_bandwidth;        /* active messages larger than short ones */
     double   am_zcopy_overhead;   /* seconds of CPU per am_zcopy */
     unsigned mrq_entries;         /* of the VCQ, and the bound that ... */

@@ -18,7 +18,7 @@ enum { TOFU_PERF_TOFU, TOFU_PERF_TIMED, TOFU_PERF_FAST };
 static const struct tofu_attr_perf {
     double latency, bandwidth, overhead, recv_overhead;
     double rma_overhead, rma_bandwidth; /* memory that the program brought */
-    double get_bcopy_overhead;          /* the same, of a get_bcopy */
+    double put_bcopy_overhead, get_bcopy_overhead; /* the same, of copies */
     double am_bandwidth, am_zcopy_overhead;
     double in_place_overhead; /* of an am_zcopy that is copied into a mapped slot */
     double reg_overhead, reg_growth;
@@ -36,6 +36,7 @@ static const struct tofu_attr_perf {
         .recv_overhead = 0.08e-6,  /* one successful poll: assumed */
         .rma_overhead  = 8.4e-6,
         .rma_bandwidth = 7.4e9,
+        .put_bcopy_overhead = 8.4e-6,
         .get_bcopy_overhead = 8.4e-6,
         .am_bandwidth  = 7.4e9,
         .am_zcopy_overhead = 0.3e-6, /* two posts */
@@ -50,6 +51,7 @@ static const struct tofu_attr_perf {
         .recv_overhead = 0.08e-6,
         .rma_overhead  = 8.4e-6,
         .rma_bandwidth = 7.4e9,
+        .put_bcopy_overhead = 8.4e-6,
         .get_bcopy_overhead = 8.4e-6,
         .am_bandwidth  = 7.4e9,
         .am_zcopy_overhead = 0.3e-6,
@@ -64,7 +66,9 @@ static const struct tofu_attr_perf {
         .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
         .rma_overhead  = 4.6e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
         .rma_bandwidth = 30e9,     /* the kernel's copy: perf/protocol_sweep.py */
-        .get_bcopy_overhead = 4.45e-6, /* makes up for UCP's 7 GB/s of a copy: as fast up to 1.5 KiB */
+        /* less, as a copy is faster than UCP's 7 GB/s: zcopy pays above 600 bytes, 1.5 KiB */
+        .put_bcopy_overhead = 4.57e-6,
+        .get_bcopy_overhead = 4.45e-6,
         .am_bandwidth  = 30e9,     /* perf/am_table.py: am_bw 8 KiB, where CPUs are near */
         .am_zcopy_overhead = 350e-9, /* header, data, a completion: protocol_sweep.py */
         .in_place_overhead = 1.05e-6, /* an am_bcopy, but for UCP's steps: the same */
@@ -117,6 +121,7 @@ void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
     attr->recv_overhead   = perf->recv_overhead;
     attr->rma_overhead    = perf->rma_overhead;
     attr->rma_bandwidth   = perf->rma_bandwidth;
+    attr->put_bcopy_overhead = perf->put_bcopy_overhead;
     attr->get_bcopy_overhead = perf->get_bcopy_overhead;
     attr->am_bandwidth    = perf->am_bandwidth;
     attr->am_zcopy_overhead = tofu_in_place_wanted(iface) ? perf->in_place_overhead :

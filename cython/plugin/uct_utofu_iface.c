@@ -177,7 +177,9 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
     case UCT_EP_OP_ATOMIC_POST:
     case UCT_EP_OP_ATOMIC_FETCH:
         bytes         = iface->attr.rma_bandwidth;
-        overhead      = (op == UCT_EP_OP_GET_BCOPY) ?
+        overhead      = (op == UCT_EP_OP_PUT_BCOPY) ?
+                                iface->attr.put_bcopy_overhead :
+                        (op == UCT_EP_OP_GET_BCOPY) ?
                                 iface->attr.get_bcopy_overhead :
                                 iface->attr.rma_overhead;
         recv_overhead = 0; /* the target does nothing */
@@ -655,6 +657,7 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     uct_utofu_override(config->bandwidth, &iface->attr.rma_bandwidth);
     uct_utofu_override(config->bandwidth, &iface->attr.am_bandwidth);
     uct_utofu_override(config->overhead, &iface->attr.rma_overhead);
+    uct_utofu_override(config->overhead, &iface->attr.put_bcopy_overhead);
     uct_utofu_override(config->overhead, &iface->attr.get_bcopy_overhead);
     uct_utofu_override(config->overhead, &iface->attr.am_zcopy_overhead);
     uct_utofu_override(config->latency, &iface->attr.latency);
