@@ -64,11 +64,11 @@ static const struct tofu_attr_perf {
         .bandwidth     = 70e9,     /* perf/speed_table.py: put_bw 1 MiB */
         .overhead      = 11e-9,    /* perf/speed_table.py: put_bw 8 B */
         .recv_overhead = 9e-9,     /* stream of notices read by utofu_poll_mrq */
-        .rma_overhead  = 4.6e-6,   /* access through the kernel, with UCP's steps: protocol_sweep.py */
+        .rma_overhead  = 8.9e-6,   /* by the kernel, with UCP's steps: rendezvous pays from 64 KiB */
         .rma_bandwidth = 30e9,     /* the kernel's copy: perf/protocol_sweep.py */
         /* less, as a copy is faster than UCP's 7 GB/s: zcopy pays above 600 bytes, 1.5 KiB */
-        .put_bcopy_overhead = 4.57e-6,
-        .get_bcopy_overhead = 4.45e-6,
+        .put_bcopy_overhead = 8.87e-6,
+        .get_bcopy_overhead = 8.75e-6,
         .am_bandwidth  = 30e9,     /* perf/am_table.py: am_bw 8 KiB, where CPUs are near */
         .am_zcopy_overhead = 350e-9, /* header, data, a completion: protocol_sweep.py */
         .in_place_overhead = 1.05e-6, /* an am_bcopy, but for UCP's steps: the same */
@@ -76,6 +76,12 @@ static const struct tofu_attr_perf {
         .reg_growth    = 0
     }
 };
+
+/* Messages are written to memory that the receiver has read, and read from there: where a line
+ * takes long from CPU to CPU, it does so several times.  Rendezvous by get takes it once, and
+ * pays from 20 KiB on rather than from 64. */
+#define TOFU_FAR       90e-9 /* seconds for a line */
+#define TOFU_FAR_SAVES 6.3e-6
 
 static const struct tofu_attr_perf *tofu_attr_row(const tofu_md_t *md)
 {
@@ -126,6 +132,11 @@ void tofu_attr_iface(const tofu_iface_t *iface, tofu_iface_attr_t *attr)
     attr->am_bandwidth    = perf->am_bandwidth;
     attr->am_zcopy_overhead = tofu_in_place_wanted(iface) ? perf->in_place_overhead :
                                                             perf->am_zcopy_overhead;
+    if ((perf == &tofu_attr_perf[TOFU_PERF_FAST]) && (tofu_distance() > TOFU_FAR)) {
+        attr->rma_overhead       -= TOFU_FAR_SAVES;
+        attr->put_bcopy_overhead -= TOFU_FAR_SAVES;
+        attr->get_bcopy_overhead -= TOFU_FAR_SAVES;
+    }
     attr->mrq_entries     = iface->mrq_entries;
     attr->max_notices     = iface->max_notices;
 }

@@ -19,7 +19,7 @@ CYTHON = HERE.parents[1] / "cython"
 # program -> its cases; how many seconds each may take, the program says
 CASES = {
     "rma": ["put_get", "iov_split", "big", "atomics", "early", "late", "nothing"],
-    "memory": ["refusals", "memory", "threads"],
+    "memory": ["refusals", "memory", "threads", "attributes"],
     "am": ["lengths", "empty", "early", "late", "places", "storm2", "storm4", "sleeper", "crowd"],
     "credit": ["table_full", "quick_sender", "second_waiter"],
     "flow": [

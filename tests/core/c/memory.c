@@ -2,7 +2,11 @@
 /* What is refused before anything is posted; registrations, allocations, threads. */
 #include "core_test.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/time.h>
 
 static void unpack_bytes(void *arg, const void *data, size_t length)
 {
@@ -346,12 +350,68 @@ static void threads(struct ctx *ctx)
     core_close(ctx);
 }
 
+static unsigned count_threads(void)
+{
+    DIR      *dir = opendir("/proc/self/task");
+    unsigned n    = 0;
+
+    CHECK(dir != NULL);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        n += entry->d_name[0] != '.';
+    }
+    closedir(dir);
+    return n;
+}
+
+static volatile sig_atomic_t signalled;
+static pthread_t             by;
+
+static void on_signal(int number)
+{
+    (void)number;
+    by        = pthread_self();
+    signalled = 1;
+}
+
+/* What an iface says of itself is measured once, with a thread that is gone then and that no
+ * signal went to; the caller may run where it might. */
+static void attributes(struct ctx *ctx)
+{
+    struct itimerval  often = {{0, 20}, {0, 20}}, never = {{0, 0}, {0, 0}};
+    tofu_iface_attr_t attr[3];
+    unsigned          before, i;
+    cpu_set_t         allowed, after;
+
+    CHECK(signal(SIGALRM, on_signal) != SIG_ERR);
+    for (i = 0; i < 3; ++i) {
+        memset(&attr[i], 0, sizeof(attr[i]));
+        core_open(ctx, NULL, 4096);
+        before = count_threads();
+        CHECK_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+        CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+        tofu_iface_query(ctx->iface, &attr[i]);
+        CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+        CHECK(!signalled || pthread_equal(by, pthread_self()));
+        CHECK_EQ(count_threads(), before);
+        CHECK_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+        CHECK(CPU_EQUAL(&allowed, &after));
+        core_close(ctx);
+        CHECK_EQ(memcmp(&attr[i], &attr[0], sizeof(attr[i])), 0);
+    }
+    /* what only fetches into a buffer first is never dearer, and nothing is free */
+    CHECK(attr[0].get_bcopy_overhead > 0);
+    CHECK(attr[0].get_bcopy_overhead <= attr[0].rma_overhead);
+    CHECK((attr[0].put_bcopy_overhead > 0) &&
+          (attr[0].put_bcopy_overhead <= attr[0].rma_overhead));
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"refusals", 1, 30, refusals, 0},
         {"memory", 1, 60, memory, 0},
-        {"threads", 1, 60, threads, 0}
+        {"threads", 1, 60, threads, 0},
+        {"attributes", 1, 30, attributes, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
 }
