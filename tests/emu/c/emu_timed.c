@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -212,6 +213,13 @@ CONF_TEST("timed", timed_packing_overlaps, 1, "a thread that packs between two p
     CONF_CHECK(best <= PUTS * 20000.0 / 2, "%d puts of 20 us took at least %g ns", PUTS, best);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
 /* Who waits for an answer in memory pays for both ways, even if the way is so short that it
  * could have packed a message meanwhile. */
 enum { BY_PIGGYBACK, BY_PUT, BY_ARMW };
@@ -241,8 +249,8 @@ static void answered(int how, const char *coords)
     struct conf_vcq    vcq;
     utofu_stadd_t      stadds[2];
     char               path[] = "profile-XXXXXX";
-    volatile uint64_t *word   = words;
-    double             least  = 1e18;
+    volatile uint64_t *word = words;
+    double             took[ROUNDS];
 
     set_profile(path, "put = 1900\npiggyback_saves = 0\narmw = 3800\nhop = 0\n");
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : coords, 1);
@@ -260,11 +268,13 @@ static void answered(int how, const char *coords)
         if (conf_rank == 1) {
             answer(&vcq, stadds, i, how);
         }
-        double took = now_ns() - start;
-        least       = (took < least) ? took : least;
+        took[i - 1] = now_ns() - start;
     }
+    /* Not each: where the scheduler stops a thread in its call until the answer is there, the
+     * next put seems to follow at once. */
+    qsort(took, ROUNDS, sizeof(took[0]), by_size);
     if (conf_rank == 0) {
-        CONF_CHECK(least >= 2 * 1900 - 2 * SLACK, "a round trip took %g ns", least);
+        CONF_CHECK(took[ROUNDS / 4] >= 2 * 1900 - 2 * SLACK, "a round trip took %g ns", took[ROUNDS / 4]);
     }
     conf_barrier();
     conf_vcq_close(&vcq);
