@@ -23,22 +23,16 @@ static const struct tofu_attr_perf {
     double in_place_overhead; /* of an am_zcopy that is copied into a mapped slot */
     double reg_overhead, reg_growth;
 } tofu_attr_perf[] = {
-    /* A stream of messages is limited by the link, however they are sent, and UCP prefers
-     * rendezvous where nothing else differs: from 4 KiB on, though three messages and two
-     * round trips for each don't pay below 60 KiB (perf/protocol_sweep.py, timed mode).  So
-     * rma_overhead has what a rendezvous takes beside its data, and the bandwidths are just
-     * above the 7 GB/s that UCP takes for a copy, so that the copies of the eager protocols
-     * count.  `bandwidth` is the link's. */
     [TOFU_PERF_TOFU] = {
         .latency       = 0.49e-6,  /* put of 8 bytes, best case: CLUSTER 2018 */
         .bandwidth     = 6.35e9,   /* plateau of one link, uTofu and IMB */
         .overhead      = 0.15e-6,  /* one post: UTF's raw output */
         .recv_overhead = 0.08e-6,  /* one successful poll: assumed */
-        .rma_overhead  = 8.4e-6,
-        .rma_bandwidth = 7.4e9,
-        .put_bcopy_overhead = 8.4e-6,
-        .get_bcopy_overhead = 8.4e-6,
-        .am_bandwidth  = 7.4e9,
+        .rma_overhead  = 0.15e-6,  /* all memory is the same to a TNI */
+        .rma_bandwidth = 6.35e9,
+        .put_bcopy_overhead = 0.15e-6,
+        .get_bcopy_overhead = 0.15e-6,
+        .am_bandwidth  = 6.35e9,
         .am_zcopy_overhead = 0.3e-6, /* two posts */
         .in_place_overhead = 0.3e-6, /* what it saves is registration */
         .reg_overhead  = 31e-6,    /* first registration: UTF's raw output */
@@ -49,11 +43,11 @@ static const struct tofu_attr_perf {
         .bandwidth     = 6.35e9,
         .overhead      = 0.15e-6,
         .recv_overhead = 0.08e-6,
-        .rma_overhead  = 8.4e-6,
-        .rma_bandwidth = 7.4e9,
-        .put_bcopy_overhead = 8.4e-6,
-        .get_bcopy_overhead = 8.4e-6,
-        .am_bandwidth  = 7.4e9,
+        .rma_overhead  = 0.15e-6,
+        .rma_bandwidth = 6.35e9,
+        .put_bcopy_overhead = 0.15e-6,
+        .get_bcopy_overhead = 0.15e-6,
+        .am_bandwidth  = 6.35e9,
         .am_zcopy_overhead = 0.3e-6,
         .in_place_overhead = 0.3e-6,
         .reg_overhead  = 3.7e-6,
