@@ -452,6 +452,12 @@ tofu_status_t tofu_ep_am_short_iov(tofu_ep_t *ep, uint8_t id,
                                    const tofu_iov_t *iov, size_t iovcnt);
 intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
                           void *arg);
+/* tofu_ep_am_bcopy of a message that asks whether the peer is there.  Where there is no
+ * room it is taken all the same, and sent as soon as there is some: later messages may
+ * overtake it, no flush waits for it, and it is lost with the ep.  While 64 of an ep wait,
+ * one with the same bytes as one of them counts as that one, others get NO_RESOURCE. */
+intptr_t tofu_ep_am_check(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
+                          void *arg);
 /* A short message is copied and returns OK, the completion is not called; without
  * early_complete it is, in progress. */
 tofu_status_t tofu_ep_am_zcopy(tofu_ep_t *ep, uint8_t id, const void *header,
@@ -466,9 +472,10 @@ tofu_status_t tofu_ep_fence(tofu_ep_t *ep);
  * progress: err_cb is called from there, operations in flight complete with an error, each when its
  * buffers are free.  OK also for an ep that failed before. */
 tofu_status_t tofu_ep_invalidate(tofu_ep_t *ep);
-/* Ask whether the peer is there, without waiting for the answer: OK - asked, and
- * a failure will be told by err_cb; NO_RESOURCE - call again later; the
- * endpoint's failure status after it failed. */
+/* Ask whether the peer is there, without waiting for the answer: OK - asked, or
+ * it will be as soon as there is room, and a failure will be told by err_cb;
+ * NO_RESOURCE - 64 messages of tofu_ep_am_check wait for room already, and no such
+ * question; the endpoint's failure status after it failed. */
 tofu_status_t tofu_ep_check(tofu_ep_t *ep);
 
 /* Queue a request to be called when resources return.  BUSY: they are there

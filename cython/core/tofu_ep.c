@@ -8,32 +8,14 @@
 
 #include <stdlib.h>
 
-tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
-                             size_t iface_addr_len, tofu_ep_t **ep_p)
+tofu_status_t tofu_ep_open(tofu_iface_t *iface, tofu_peer_t *peer, tofu_ep_t **ep_p)
 {
-    tofu_address_t address;
-    tofu_status_t  status;
-    tofu_ep_t      *ep;
-    char           reason[160];
+    tofu_ep_t *ep = calloc(1, sizeof(*ep));
 
-    status = tofu_iface_check_address(iface, iface_addr, iface_addr_len,
-                                      &address, reason, sizeof(reason));
-    if (status != TOFU_OK) {
-        tofu_error("can't connect: %s", reason);
-        return status;
-    }
-    ep = calloc(1, sizeof(*ep));
     if (ep == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    status = tofu_peer_get(iface, address.vcq_id, address.port, &ep->peer);
-    if (status != TOFU_OK) {
-        goto err_free;
-    }
-    status = tofu_peer_set_address(ep->peer, &address);
-    if (status != TOFU_OK) {
-        goto err_free;
-    }
+    ep->peer        = peer;
     ep->chan        = &iface->am->no_chan;
     ep->flags       = TOFU_EP_AM_FIRST;
     ep->iface       = iface;
@@ -49,10 +31,27 @@ tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
     tofu_lane_choose(ep);
     *ep_p = ep;
     return TOFU_OK;
+}
 
-err_free:
-    free(ep);
-    return status;
+tofu_status_t tofu_ep_create(tofu_iface_t *iface, const void *iface_addr,
+                             size_t iface_addr_len, tofu_ep_t **ep_p)
+{
+    tofu_address_t address;
+    tofu_status_t  status;
+    tofu_peer_t    *peer;
+    char           reason[160];
+
+    status = tofu_iface_check_address(iface, iface_addr, iface_addr_len,
+                                      &address, reason, sizeof(reason));
+    if (status != TOFU_OK) {
+        tofu_error("can't connect: %s", reason);
+        return status;
+    }
+    status = tofu_peer_get(iface, address.vcq_id, address.port, &peer);
+    if (status == TOFU_OK) {
+        status = tofu_peer_set_address(peer, &address);
+    }
+    return (status == TOFU_OK) ? tofu_ep_open(iface, peer, ep_p) : status;
 }
 
 /* The user's part of a destroyed ep goes; what was taken from him as sent stays
@@ -73,6 +72,9 @@ void tofu_ep_destroy(tofu_ep_t *ep)
 {
     tofu_iface_t *iface = ep->iface;
 
+    if (ep->checks > 0) {
+        tofu_checks_drop(ep);
+    }
     if (!tofu_list_empty(&ep->pending)) {
         tofu_warn("ep %p is destroyed with requests queued: they are lost",
                   (void *)ep);

@@ -240,6 +240,7 @@ tofu_iface_t *tofu_iface_new(tofu_md_t *md, const tofu_iface_config_t *config)
     tofu_list_init(&iface->eps);
     tofu_list_init(&iface->used);
     tofu_list_init(&iface->turns);
+    tofu_list_init(&iface->checks);
     iface->turn_next = &iface->turns;
     tofu_list_init(&iface->failed);
     tofu_list_init(&iface->done);

@@ -320,6 +320,8 @@ static inline int tofu_stash_take(tofu_iface_t *iface, struct utofu_mrq_notice *
 
 /* -------------------------------------------------------------- tofu_ep.c */
 
+/* An ep to the peer. */
+tofu_status_t tofu_ep_open(tofu_iface_t *iface, tofu_peer_t *peer, tofu_ep_t **ep_p);
 /* May an operation to peer be posted on the ep now?  OK, NO_RESOURCE or the
  * failure of the ep.  Notes that the ep uses the peer.  For what the flags stop,
  * and for the first use since a flush. */
@@ -337,10 +339,25 @@ tofu_status_t tofu_ep_add_target(tofu_ep_t *ep, tofu_peer_t *peer);
 /* Post a flush put to every target of the ep, and forget the targets.  OK, or
  * NO_RESOURCE when some are left. */
 tofu_status_t tofu_ep_flush_targets(tofu_ep_t *ep);
+/* Ask whether the peer is there.  OK: asked; NO_RESOURCE; else the ep has failed. */
+tofu_status_t tofu_order_check(tofu_ep_t *ep);
 /* Does a fence allow an operation to peer now? */
 tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer);
 
+/* ----------------------------------------------------------- tofu_check.c */
+
+/* Do tofu_order_check(ep) as soon as there is room.  OK; NO_RESOURCE: too many others
+ * wait; NO_MEMORY, or the peer's failure. */
+tofu_status_t tofu_check_later(tofu_ep_t *ep);
+/* The hidden ep of a check has failed: so has its owner. */
+void tofu_check_failed(tofu_ep_t *via);
+/* The owner is destroyed; what waits is not sent. */
+void tofu_checks_drop(tofu_ep_t *owner);
+
 /* --------------------------------------------------------- tofu_pending.c */
+
+/* tofu_ep_pending_add, whatever room there is. */
+void tofu_ep_pending_queue(tofu_ep_t *ep, tofu_pending_req_t *req);
 
 /* Let progress serve the ep: its continuation, then its requests. */
 void tofu_ep_schedule(tofu_ep_t *ep);

@@ -282,6 +282,8 @@ struct tofu_ep {
     uint32_t       num_targets, max_targets;
     uint32_t       fences;   /* flush puts in flight */
     uint8_t        lane;     /* of its large puts and gets, the first */
+    uint8_t        checks;   /* that wait, of a user's ep */
+    uint8_t        hidden;   /* one of tofu_check.c: no user knows it */
     tofu_peer_t    **targets; /* used since the last flush */
     tofu_peer_t    *inline_targets[TOFU_EP_TARGETS];
     tofu_op_t      *more;    /* with TOFU_EP_MORE */
@@ -389,6 +391,7 @@ struct tofu_iface {
 
     tofu_link_t           eps;         /* all */
     tofu_link_t           used;        /* with targets */
+    tofu_link_t           checks;      /* tofu_check.c */
     tofu_link_t           turns;       /* to be served by progress, the oldest first */
     tofu_link_t           failed;      /* err_cb to be called */
     tofu_link_t           done;        /* ops to complete in progress */

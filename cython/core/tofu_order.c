@@ -135,7 +135,7 @@ static int tofu_order_asked(const tofu_ep_t *ep)
     return 0;
 }
 
-tofu_status_t tofu_ep_check(tofu_ep_t *ep)
+tofu_status_t tofu_order_check(tofu_ep_t *ep)
 {
     tofu_status_t status;
 
@@ -150,6 +150,13 @@ tofu_status_t tofu_ep_check(tofu_ep_t *ep)
         tofu_ep_fail(ep, status);
     }
     return status;
+}
+
+tofu_status_t tofu_ep_check(tofu_ep_t *ep)
+{
+    tofu_status_t status = tofu_order_check(ep);
+
+    return (status == TOFU_ERR_NO_RESOURCE) ? tofu_check_later(ep) : status;
 }
 
 static tofu_status_t tofu_order_take_status(int8_t *flush_status)

@@ -99,17 +99,22 @@ static int tofu_ep_has_room(tofu_ep_t *ep, int toq)
     return missing == 0;
 }
 
+void tofu_ep_pending_queue(tofu_ep_t *ep, tofu_pending_req_t *req)
+{
+    tofu_list_add(&ep->pending, tofu_pending_link(req));
+    ep->flags |= TOFU_EP_PENDING;
+    if (!(ep->flags & TOFU_EP_FAILED)) {
+        tofu_ep_schedule(ep);
+    }
+}
+
 tofu_status_t tofu_ep_pending_add(tofu_ep_t *ep, tofu_pending_req_t *req)
 {
     if (!(ep->flags & (TOFU_EP_PENDING | TOFU_EP_MORE)) &&
         ((ep->flags & TOFU_EP_FAILED) || tofu_ep_has_room(ep, 0))) {
         return TOFU_ERR_BUSY; /* sending now works, or says why not */
     }
-    tofu_list_add(&ep->pending, tofu_pending_link(req));
-    ep->flags |= TOFU_EP_PENDING;
-    if (!(ep->flags & TOFU_EP_FAILED)) {
-        tofu_ep_schedule(ep);
-    }
+    tofu_ep_pending_queue(ep, req);
     return TOFU_OK;
 }
 

@@ -84,6 +84,8 @@ static unsigned tofu_iface_serve_done(tofu_iface_t *iface)
             tofu_ep_fail(ep, TOFU_ERR_CANCELED); /* comes again */
         } else if (ep->flags & TOFU_EP_ORPHAN) {
             tofu_ep_destroy(ep);
+        } else if (ep->hidden) {
+            tofu_check_failed(ep); /* its owner comes */
         } else if (iface->config.err_cb != NULL) {
             iface->config.err_cb(iface->config.err_arg, ep,
                                  (tofu_status_t)ep->status);

@@ -89,8 +89,12 @@ static ssize_t uct_utofu_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
                                      uct_pack_callback_t pack_cb, void *arg,
                                      unsigned flags)
 {
-    (void)flags; /* hints about events and peer checks */
-    return tofu_ep_am_bcopy(uct_utofu_ep_core(tl_ep), id, pack_cb, arg);
+    tofu_ep_t *ep = uct_utofu_ep_core(tl_ep);
+
+    /* the other flag is a hint about events */
+    return (flags & UCT_SEND_FLAG_PEER_CHECK) ?
+                   tofu_ep_am_check(ep, id, pack_cb, arg) :
+                   tofu_ep_am_bcopy(ep, id, pack_cb, arg);
 }
 
 static ucs_status_t uct_utofu_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,

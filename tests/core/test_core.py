@@ -45,6 +45,10 @@ CASES = {
         "fence_stripe", "spread", "killed_stripe", "exhausted",
     ],
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
+    "check": [
+        "beside", "beside_wakeup", "limit", "queued", "unsent", "killed", "killed_wakeup",
+        "no_room",
+    ],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
         "useful", "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent",
@@ -74,7 +78,8 @@ SANITIZED = [
     ("lost", "hole"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
-    ("wake", "credit"), ("wake", "hostile"),
+    ("check", "beside"), ("check", "limit"), ("check", "unsent"), ("check", "killed"),
+    ("check", "no_room"), ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),
     ("in_place", "lengths"), ("in_place", "shorts"), ("in_place", "zcopy"), ("in_place", "fakes"),
@@ -96,6 +101,7 @@ ENVIRONMENT = {
     "narrow": {"POLLED_SLOTS": "4"},
     "parts": {"UTOFU_NUM_MRQ_ENTRIES": "2Ki"},
     "refused": {"UTOFU_EMU_FAULT": "toq=4"},
+    "no_room": {"UTOFU_EMU_FAULT": "toq=4"},
 }
 
 
