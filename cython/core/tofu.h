@@ -276,6 +276,8 @@ typedef struct tofu_iface_attr {
     double   get_bcopy_overhead;  /* and of a get_bcopy */
     double   am_bandwidth;        /* active messages larger than short ones */
     double   am_zcopy_overhead;   /* seconds of CPU per am_zcopy */
+    double   post_overhead;       /* seconds of CPU after the post: of messages */
+    double   rma_post_overhead;   /* ... and of puts and gets of all kinds */
     unsigned mrq_entries;         /* of the VCQ, and the bound that ... */
     unsigned max_notices;         /* ... can be in flight towards it */
 } tofu_iface_attr_t;

@@ -159,7 +159,8 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
     uct_utofu_iface_t *iface      = (uct_utofu_iface_t*)tl_iface;
     uct_ppn_bandwidth_t bandwidth = {0};
     uint64_t mask                 = perf_attr->field_mask;
-    double bytes, overhead, recv_overhead; /* per second; seconds */
+    double bytes; /* per second */
+    double overhead, post_overhead, recv_overhead; /* seconds */
     uct_ep_operation_t op;
 
     op = (mask & UCT_PERF_ATTR_FIELD_OPERATION) ? perf_attr->operation :
@@ -182,6 +183,7 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
                         (op == UCT_EP_OP_GET_BCOPY) ?
                                 iface->attr.get_bcopy_overhead :
                                 iface->attr.rma_overhead;
+        post_overhead = iface->attr.rma_post_overhead;
         recv_overhead = 0; /* the target does nothing */
         break;
     case UCT_EP_OP_AM_BCOPY:
@@ -190,11 +192,13 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
         overhead      = (op == UCT_EP_OP_AM_ZCOPY) ?
                                 iface->attr.am_zcopy_overhead :
                                 iface->attr.overhead;
+        post_overhead = iface->attr.post_overhead;
         recv_overhead = iface->attr.recv_overhead;
         break;
     default:
         bytes         = iface->attr.bandwidth;
         overhead      = iface->attr.overhead;
+        post_overhead = iface->attr.post_overhead;
         recv_overhead = iface->attr.recv_overhead;
         break;
     }
@@ -208,7 +212,7 @@ static ucs_status_t uct_utofu_iface_estimate_perf(uct_iface_h tl_iface,
         perf_attr->send_pre_overhead = overhead;
     }
     if (mask & UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD) {
-        perf_attr->send_post_overhead = 0;
+        perf_attr->send_post_overhead = post_overhead;
     }
     if (mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
         perf_attr->recv_overhead = recv_overhead;
@@ -660,6 +664,10 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     uct_utofu_override(config->overhead, &iface->attr.put_bcopy_overhead);
     uct_utofu_override(config->overhead, &iface->attr.get_bcopy_overhead);
     uct_utofu_override(config->overhead, &iface->attr.am_zcopy_overhead);
+    if (!UCS_CONFIG_DBL_IS_AUTO(config->overhead)) {
+        iface->attr.post_overhead     = 0; /* it is all of it */
+        iface->attr.rma_post_overhead = 0;
+    }
     uct_utofu_override(config->latency, &iface->attr.latency);
     uct_utofu_override(config->overhead, &iface->attr.overhead);
     /* A network interface is shared by the processes of a node; the emulator's

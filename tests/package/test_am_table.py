@@ -3,10 +3,14 @@
 
 import json
 import os
+import re
 import sys
+import types
 from pathlib import Path
 
 import pytest
+
+from uct_tofu import perftest
 
 PERF = Path(__file__).resolve().parents[2] / "perf"
 
@@ -104,3 +108,24 @@ def test_sweep_of_one_size(sweep):
     assert result["medians"] == {"default": 1.0, "bcopy": 0.5, "zcopy": 2.0}
     assert runs.count == {"default": 3, "bcopy": 3, "zcopy": 1, "short/bcopy": 1}
     assert result["steady"] == 3 and result["protocol"] == "protocol of default"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("test", ["tag_bw", "ucp_am_bw", "ucp_put_bw", "ucp_get"])
+def test_choice_in_the_timed_mode(sweep, test):
+    """Where streams are limited by the link UCP takes what costs it the fewest steps:
+    rendezvous was slower up to 24 KiB, and large puts went by copy."""
+    bench = types.SimpleNamespace(cpus=perftest.choose_cpus(), line=None, seconds=0.1)
+    tables = sweep.Sweep(bench, "tofud").protocols(test, "default", {})
+
+    def chosen(size):
+        return sweep.protocol_of(tables, test, size)
+
+    if test in ("tag_bw", "ucp_am_bw"):
+        for size in (512, 8 << 10, 24 << 10):
+            assert not re.search(r"rendezvous|\?", chosen(size)), chosen(size)
+        for size in (32 << 10, 1 << 20):
+            assert "rendezvous zero-copy read" in chosen(size), chosen(size)
+    else:
+        for size in (8 << 10, 1 << 20):
+            assert "zero-copy" in chosen(size), chosen(size)

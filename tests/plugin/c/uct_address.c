@@ -333,18 +333,24 @@ static void test_estimates(const char *mode)
         CHECK(put.send_pre_overhead > 10 * am.send_pre_overhead);
         CHECK(get.send_pre_overhead == put.send_pre_overhead);
         CHECK(put.bandwidth.dedicated < brief.bandwidth.dedicated);
+        CHECK((am.send_post_overhead == 0) && (put.send_post_overhead == 0));
     } else if (!strcmp(mode, "timed")) {
         /* one TNI, whoever's memory it is */
         CHECK(put.bandwidth.dedicated == 6.35e9);
         CHECK(am.bandwidth.dedicated == 6.35e9);
         CHECK(put.send_pre_overhead == am.send_pre_overhead);
         CHECK(put.latency.c > 0.4e-6);
+        /* what UCP does besides: more for a rendezvous than for a message */
+        CHECK(am.send_post_overhead > 0);
+        CHECK(get.send_post_overhead == put.send_post_overhead);
+        CHECK(put.send_post_overhead > 5 * am.send_post_overhead);
     } else {
         CHECK((am.bandwidth.dedicated == 2e9) &&
               (put.bandwidth.dedicated == 2e9) &&
               (brief.bandwidth.dedicated == 2e9));
         CHECK((am.send_pre_overhead == 1e-6) &&
               (put.send_pre_overhead == 1e-6));
+        CHECK((am.send_post_overhead == 0) && (put.send_post_overhead == 0));
     }
 }
 
