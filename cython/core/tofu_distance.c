@@ -82,6 +82,7 @@ static void measure(void)
         CPU_SET(i, &others);
     }
     CPU_CLR(here, &others);
+    atomic_store_explicit(&word, 0, memory_order_relaxed); /* a fork may have stopped another */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
     i = (unsigned)pthread_create(&thread, NULL, answer, &others);
