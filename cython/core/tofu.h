@@ -456,8 +456,9 @@ intptr_t tofu_ep_am_bcopy(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
                           void *arg);
 /* tofu_ep_am_bcopy of a message that asks whether the peer is there.  Where there is no
  * room it is taken all the same, and sent as soon as there is some: later messages may
- * overtake it, no flush waits for it, and it is lost with the ep.  While 64 of an ep wait,
- * one with the same bytes as one of them counts as that one, others get NO_RESOURCE. */
+ * overtake it, no flush waits for it, and it goes with the ep or a flush that cancels.
+ * While 64 of an ep wait, one with the same bytes as one of them counts as that one,
+ * others get NO_RESOURCE. */
 intptr_t tofu_ep_am_check(tofu_ep_t *ep, uint8_t id, tofu_pack_cb_t pack,
                           void *arg);
 /* A short message is copied and returns OK, the completion is not called; without

@@ -351,7 +351,7 @@ tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer);
 tofu_status_t tofu_check_later(tofu_ep_t *ep);
 /* The hidden ep of a check has failed: so has its owner. */
 void tofu_check_failed(tofu_ep_t *via);
-/* The owner is destroyed; what waits is not sent. */
+/* The owner is destroyed or closed; what waits is not sent. */
 void tofu_checks_drop(tofu_ep_t *owner);
 
 /* --------------------------------------------------------- tofu_pending.c */

@@ -191,6 +191,9 @@ static tofu_status_t tofu_ep_flush_now(tofu_ep_t *ep, unsigned flags,
     tofu_status_t status;
 
     if (flags & TOFU_FLUSH_CANCEL) {
+        if (ep->checks > 0) {
+            tofu_checks_drop(ep);
+        }
         if (ep->more != NULL) {
             tofu_op_t *op = ep->more;
             ep->more      = NULL;

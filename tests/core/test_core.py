@@ -46,8 +46,8 @@ CASES = {
     ],
     "invalidate": ["dead_key", "torn", "exclusive", "pointer", "ended_ep", "fair"],
     "check": [
-        "beside", "beside_wakeup", "limit", "queued", "unsent", "killed", "killed_wakeup",
-        "no_room",
+        "beside", "beside_wakeup", "limit", "queued", "unsent", "canceled", "killed",
+        "killed_wakeup", "no_room",
     ],
     "wake": ["ping_pong", "credit", "completions", "busy", "hostile"],
     "polled": [
@@ -78,7 +78,8 @@ SANITIZED = [
     ("lost", "hole"),
     ("tnis", "stripe_parts"), ("tnis", "killed_stripe"), ("tnis", "spread"),
     ("invalidate", "dead_key"), ("invalidate", "exclusive"), ("invalidate", "ended_ep"),
-    ("check", "beside"), ("check", "limit"), ("check", "unsent"), ("check", "killed"),
+    ("check", "beside"), ("check", "limit"), ("check", "unsent"), ("check", "canceled"),
+    ("check", "killed"),
     ("check", "no_room"), ("wake", "credit"), ("wake", "hostile"),
     ("polled", "mixed"), ("polled", "narrow"), ("polled", "inside"),
     ("polled", "turns"), ("polled", "killed"), ("polled", "strangers"),

@@ -190,6 +190,38 @@ static void unsent(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* A flush that cancels drops what waits, as all that is not sent. */
+static void canceled(struct ctx *ctx)
+{
+    tofu_ep_t *other;
+    unsigned  i;
+
+    open_all(ctx, 1);
+    if (ctx->rank == 0) {
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0, &other));
+        for (i = 0; i < 10; ++i) {
+            CHECK_EQ(check(other, (unsigned char)(100 + i)), 1 + BYTES);
+            CHECK_EQ(check(ctx->ep[1], (unsigned char)i), 1 + BYTES);
+        }
+        PROGRESS_UNTIL(ctx, 20, tofu_ep_flush(other, TOFU_FLUSH_CANCEL, NULL) == TOFU_OK);
+        CHECK_EQ(check(other, 200), TOFU_ERR_CANCELED);
+    }
+    core_barrier_asleep(ctx);
+    if (ctx->rank == 1) {
+        WAIT_FOR(ctx, 20, am_seen == 10);
+    }
+    core_barrier(ctx); /* rank 0 has had its turns */
+    for (i = 0; i < 10; ++i) {
+        CHECK_EQ(seen[i], ctx->rank == 1);
+        CHECK_EQ(seen[100 + i], 0);
+    }
+    CHECK_EQ(ctx->ep_errors, 0);
+    if (ctx->rank == 0) {
+        tofu_ep_destroy(other);
+    }
+    core_close(ctx);
+}
+
 /* The peer dies while they wait: its endpoint fails, once, and nothing else does. */
 static void killed_asked(struct ctx *ctx, int wakeup)
 {
@@ -269,6 +301,7 @@ int main(int argc, char **argv)
         {"limit", 2, 60, limit, 0},
         {"queued", 2, 60, queued, 0},
         {"unsent", 2, 60, unsent, 0},
+        {"canceled", 2, 60, canceled, 0},
         {"killed", 2, 60, killed, 2},
         {"killed_wakeup", 2, 60, killed_wakeup, 2},
         {"no_room", 1, 60, no_room, 0}
