@@ -96,6 +96,7 @@ void emu_wire_forget(void); /* in the child of a fork */
 /* ------------------------------------------- timed mode (emu_timing.c) */
 
 bool emu_timing_init(void); /* UTOFU_EMU_TIMING asks for it */
+void emu_timing_begin(void);             /* a call that posts begins */
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t);
 void emu_timing_posted(void);            /* the call that posts is about to return */
 bool emu_timing_polled(uint64_t due);    /* an entry with this time may be returned now */

@@ -121,12 +121,16 @@ static bool refused(const struct emu_vcq *vcq, const struct emu_desc *d)
 int emu_post_stride(const struct emu_desc *first, utofu_vcq_hdl_t hdl, size_t stride, size_t num_blocks, void *cbdata)
 {
     struct emu_vcq *vcq = emu_vcq_of(hdl);
-    struct emu_desc d   = *first;
+    struct emu_desc d;
     int             code;
 
     if (vcq == NULL) {
         return UTOFU_ERR_INVALID_VCQ_HDL;
     }
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        emu_timing_begin();
+    }
+    d = *first;
     if (num_blocks == 0) {
         return UTOFU_ERR_INVALID_NUMBER;
     }
@@ -167,6 +171,9 @@ EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_s
     }
     if ((desc_size != 0) && ((desc == NULL) || ((uintptr_t)desc % 8))) {
         return UTOFU_ERR_INVALID_POINTER;
+    }
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        emu_timing_begin();
     }
     emu_vcq_lock(vcq);
     /* all are looked at before the first is posted */

@@ -39,6 +39,9 @@
 #define REACTION_NS  12u
 #define LIE_NS       10000000u /* no notice is there so much before it is due */
 #define JITTER_NS    150u /* a notice is there so much before it is due, in 99 of 100 cases */
+#define ANSWER_NS    2000u /* who posts so long after something came may answer it */
+#define ANSWER_SHARE 16   /* of what a time differs from those before, the part that counts */
+#define STRAYS       2u   /* so many times in a row may be unlike those before */
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
 #define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
@@ -77,7 +80,7 @@ static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   ticks_per_ns = 1;
 static double   byte_ticks;
-static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter;
+static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter, tk_answer;
 static bool     timed;
 
 static __thread struct {
@@ -88,7 +91,11 @@ static __thread struct {
     uint64_t sent; /* when the last of what it sent to its own node arrives */
     unsigned empty; /* polls that found nothing, since a post or an entry */
     uint64_t late; /* what the call may be late by itself */
+    uint64_t began; /* when the call that posts began */
     bool     in_call;
+    uint64_t answered; /* the last arrival at its node that it has posted after */
+    int64_t  takes;    /* from an arrival to the post that answers it: what this thread's program takes */
+    unsigned strays;   /* times in a row that were not like that */
 } me __attribute__((tls_model("initial-exec")));
 
 /* ------------------------------------------------------------------ the clock */
@@ -282,6 +289,7 @@ static double call_takes(void)
             vcq->timed_free = 0;
             me.skew         = t; /* so far behind that nothing is waited for */
             me.last         = emu_ticks();
+            emu_timing_begin();
             emu_timing_plan(vcq, &nop, &times);
             emu_timing_posted();
         }
@@ -384,6 +392,7 @@ void emu_timing_join(void)
     tk_lie     = emu_ticks_of_ns(LIE_NS);
     tk_burst   = emu_ticks_of_ns(BURST_NS);
     tk_alone   = emu_ticks_of_ns(ALONE_NS);
+    tk_answer  = emu_ticks_of_ns(ANSWER_NS);
     tk_reaction = emu_ticks_of_ns(REACTION_NS);
     tk_jitter   = emu_ticks_of_ns(JITTER_NS);
     call        = call_takes() * ticks_per_ns;
@@ -463,9 +472,45 @@ static bool goes_on(uint64_t now, const struct emu_clock *here)
            ((away <= (int64_t)burst) || ((away <= (int64_t)tk_alone) && !something_came(here)));
 }
 
+/* How much later than its program makes it is a post at `start`, if it answers what arrived last
+ * at this node?  The way from one CPU to another, and from the word that a loop looks for to the
+ * end of that loop, take here a bit more or less each time; what they and the program take on
+ * the average stays, and so does a time that differs by more than LATE_NS. */
+static int64_t jitter(const struct emu_clock *here, uint64_t start)
+{
+    uint64_t last = atomic_load_explicit(&here->armw, memory_order_relaxed);
+    int64_t  took, differs;
+
+    for (unsigned i = 0; i < EMU_NUM_TNIS; i++) {
+        uint64_t arrival = atomic_load_explicit(&here->receive[i], memory_order_relaxed);
+        last             = (arrival > last) ? arrival : last;
+    }
+    took = (int64_t)(start - last);
+    if ((last == me.answered) || (last == me.sent) || (took < -(int64_t)tk_late) || (took > (int64_t)tk_answer)) {
+        return 0;
+    }
+    me.answered = last;
+    differs     = took - me.takes;
+    if ((differs > (int64_t)tk_late) || (differs < -(int64_t)tk_late)) {
+        if (++me.strays > STRAYS) { /* not a host that did something else: the program does */
+            me.takes  = took;
+            me.strays = 0;
+        }
+        return 0;
+    }
+    me.strays = 0;
+    me.takes += differs / ANSWER_SHARE;
+    return took - me.takes;
+}
+
+void emu_timing_begin(void)
+{
+    me.began = emu_ticks() - tk_entry;
+}
+
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
 {
-    uint64_t            start = emu_ticks() - tk_entry, data, way, round, arrival = 0;
+    uint64_t            start = me.began, data, way, round, arrival = 0;
     struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
     struct emu_vcq_name to;
     uint8_t             path[3];
@@ -478,6 +523,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             me.skew = 0;
         }
         me.now     = start - me.skew;
+        if (me.skew == 0) {
+            me.now -= (uint64_t)jitter(here, start);
+        }
         me.wait    = start; /* a thread that lags is not late because of that */
         me.late    = tk_late;
         me.in_call = true;

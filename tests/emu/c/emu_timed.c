@@ -300,6 +300,76 @@ CONF_TEST("timed", timed_answer_after_tcq, 2, "the same when the notice of the l
     answered(BY_PUT, "0,0,0,1,0,0");
 }
 
+/* What a thread takes to answer: a bit more or less is the host's and does not count one by one,
+ * what it takes on the average does. */
+static double round_trip(struct conf_vcq *vcq, const utofu_stadd_t *stadds, uint64_t i, double thinks)
+{
+    volatile uint64_t *word  = words;
+    double             start = now_ns(), took;
+    void              *cbdata;
+
+    if (conf_rank == 0) {
+        answer(vcq, stadds, i, BY_PIGGYBACK);
+    }
+    while (*word != i) {
+    }
+    if (conf_rank == 1) {
+        spin_ns(thinks);
+        answer(vcq, stadds, i, BY_PIGGYBACK);
+    }
+    took = now_ns() - start;
+    CONF_CODE(utofu_poll_tcq(vcq->hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND); /* frees the TOQ */
+    return took;
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof(*values), by_size);
+    return values[n / 2];
+}
+
+CONF_TEST("timed", timed_jitter, 2, "an answer that is early or late by a bit is placed where those before were")
+{
+    enum { ROUNDS = 2000, LITTLE = 150, MUCH = 1000, TRIES = 20 };
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[2];
+    uint64_t        i = 0, draw = 1;
+    double          took[2][ROUNDS], little[2], much[2], least = 1e18, most = 0;
+    size_t          n[2];
+
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+        conf_skip("two processes that look for words need two CPUs");
+    }
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "0,0,0,1,0,0", 1);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    for (int tries = 0; tries < TRIES; tries++) { /* the scheduler may be in the way of some */
+        n[0] = n[1] = 0;
+        for (int k = 0; k < ROUNDS; k++) { /* both draw the same */
+            draw       = draw * 6364136223846793005u + 1442695040888963407u;
+            int is_late = draw >> 63;
+            took[is_late][n[is_late]++] = round_trip(&vcq, stadds, ++i, is_late * LITTLE);
+        }
+        little[0] = median(took[0], n[0]);
+        little[1] = median(took[1], n[1]);
+        least     = (little[1] - little[0] < least) ? little[1] - little[0] : least;
+        for (int more = 0; more < 2; more++) {
+            for (int k = 0; k < ROUNDS; k++) {
+                took[more][k] = round_trip(&vcq, stadds, ++i, more * MUCH);
+            }
+            much[more] = median(took[more], ROUNDS);
+        }
+        most = (much[1] - much[0] > most) ? much[1] - much[0] : most;
+    }
+    if (conf_rank == 0) {
+        CONF_CHECK(least < LITTLE / 2, "an answer %d ns later is at least %g ns later", LITTLE, least);
+        CONF_CHECK(most > MUCH / 2, "an answer %d ns later is at most %g ns later", MUCH, most);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
 /* ----------------------------------------- what the copy itself takes is not added */
 
 enum { LONG = 1 << 20 };
