@@ -7,15 +7,11 @@
 #include "emu_modes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-static const struct {
-    const char   *name;
-    unsigned long n;
-} mrq_sizes[] = {{"2Ki", 2048}, {"8Ki", 8192}, {"32Ki", 32768}, {"128Ki", 131072}, {"512Ki", 524288}, {"2Mi", 2097152}};
-#define MRQ_SIZES   (sizeof(mrq_sizes) / sizeof(mrq_sizes[0]))
 #define MRQ_DEFAULT 131072u
 
 /* A decimal number of any size; one beyond the range counts as the largest. */
@@ -28,32 +24,53 @@ static bool number(const char *s, unsigned long *v_p)
     return (end != s) && (*end == '\0') && (strchr(s, '-') == NULL);
 }
 
-/* 4.3.2.3: one of six sizes by number or name; else the nearest, the larger of two
- * that are equally near. */
+/* The same, or one that ends with Ki or Mi; one below 0 counts as 0. */
+static bool number_of_entries(const char *s, unsigned long *v_p)
+{
+    char          digits[32];
+    size_t        n      = strlen(s);
+    unsigned long factor = 1;
+
+    if ((n > 2) && (n - 2 < sizeof(digits)) && !strcasecmp(s + n - 2, "Ki")) {
+        factor = 1ul << 10;
+    } else if ((n > 2) && (n - 2 < sizeof(digits)) && !strcasecmp(s + n - 2, "Mi")) {
+        factor = 1ul << 20;
+    }
+    if (factor > 1) {
+        memcpy(digits, s, n - 2);
+        digits[n - 2] = '\0';
+        s             = digits;
+    }
+    if ((*s == '-') && number(s + 1, v_p)) {
+        *v_p = 0;
+        return true;
+    }
+    if (!number(s, v_p)) {
+        return false;
+    }
+    *v_p = (*v_p > ULONG_MAX / factor) ? ULONG_MAX : *v_p * factor;
+    return true;
+}
+
+/* 4.3.2.3: one of six sizes; else the nearest, the larger of two that are equally near. */
 static uint32_t mrq_entries(const char *variable)
 {
-    const char   *s = getenv(variable);
-    unsigned long v, best = 0;
+    static const unsigned long sizes[] = {2ul << 10, 8ul << 10, 32ul << 10, 128ul << 10, 512ul << 10, 2ul << 20};
+    const char                *s = getenv(variable);
+    unsigned long              v, best = 0;
 
     if ((s == NULL) || (*s == '\0')) {
         return MRQ_DEFAULT;
     }
-    for (unsigned i = 0; i < MRQ_SIZES; i++) {
-        if (!strcasecmp(s, mrq_sizes[i].name)) {
-            return (uint32_t)mrq_sizes[i].n;
-        }
-    }
-    if ((*s == '-') && number(s + 1, &v)) {
-        v = 0; /* the smallest size is the nearest */
-    } else if (!number(s, &v)) {
+    if (!number_of_entries(s, &v)) {
         emu_message("%s=\"%s\" is not a number of entries; %u is used", variable, s, MRQ_DEFAULT);
         return MRQ_DEFAULT;
     }
-    for (unsigned i = 0; i < MRQ_SIZES; i++) {
-        unsigned long d = (v > mrq_sizes[i].n) ? v - mrq_sizes[i].n : mrq_sizes[i].n - v;
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        unsigned long d = (v > sizes[i]) ? v - sizes[i] : sizes[i] - v;
         unsigned long b = (v > best) ? v - best : best - v;
         if ((i == 0) || (d <= b)) {
-            best = mrq_sizes[i].n;
+            best = sizes[i];
         }
     }
     return (uint32_t)best;
@@ -75,11 +92,13 @@ static int num_cqs(const char *variable)
     return (v > EMU_NUM_CQS) ? (int)EMU_NUM_CQS : (int)v; /* as many as there can be */
 }
 
+/* Anything but 0, however that is written */
 static bool is_set(const char *variable)
 {
-    const char *s = getenv(variable);
+    const char   *s = getenv(variable);
+    unsigned long v;
 
-    return (s != NULL) && (*s != '\0') && strcmp(s, "0");
+    return (s != NULL) && (*s != '\0') && !(number(s, &v) && (v == 0));
 }
 
 static bool lines_unordered(void)

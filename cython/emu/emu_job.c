@@ -594,8 +594,9 @@ static void __attribute__((constructor)) watch_forks(void)
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Leave the job: VCQs go away, peers see it. */
-static void leave(void)
+/* Leave the job: VCQs go away, peers see it.  Not by atexit: handlers that were registered before
+ * the first call, and destructors of C++ objects made before it, may still communicate. */
+static void __attribute__((destructor)) leave(void)
 {
     if (!atomic_load(&emu_g.ready) || (emu_g.pid != getpid())) {
         return;
@@ -619,9 +620,8 @@ static void leave(void)
 
 static int join_locked(void)
 {
-    static bool leaving;
-    int         code = UTOFU_ERR_OUT_OF_RESOURCE;
-    int         lock;
+    int code = UTOFU_ERR_OUT_OF_RESOURCE;
+    int lock;
 
     emu_g.pid = getpid();
     tofu_job_name(emu_g.job, sizeof(emu_g.job));
@@ -660,9 +660,6 @@ static int join_locked(void)
         goto err_forget;
     }
     close(lock);
-    if (!leaving) {
-        leaving = atexit(leave) == 0;
-    }
     atomic_store_explicit(&emu_g.ready, true, memory_order_release);
     return UTOFU_SUCCESS;
 

@@ -428,7 +428,11 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
 EMU_EXPORT int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t *stadd)
 {
     struct emu_vcq_name name;
+    int                 code = emu_ready(); /* what is a VCQ ID depends on the network's shape */
 
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
     if (!emu_vcq_id_decode(vcq_id, &name)) {
         return UTOFU_ERR_INVALID_VCQ_ID;
     }

@@ -18,8 +18,8 @@
  * one thing more, that programs rely on: a local notice comes before an answer of the
  * target.
  *
- * Without the strict mode operations stay in order per remote VCQ and path and only
- * wait for their time.
+ * Without the strict mode operations arrive in order per remote VCQ and path and only
+ * wait for their time; a put reads its source when it leaves.
  */
 #include "emu_armw.h"
 #include "emu_copy.h"

@@ -40,7 +40,7 @@ PAGE = HERE.parents[1] / "docs" / "conformance.md"
 # Why a statement has no test, or a test does not say everything.
 REASONS = {
     "not_observable": "no program can observe it",
-    "strict_only": "a permission that only strict mode uses",
+    "strict_only": "shows only in the strict mode, or in part",
     "timed_only": "shows only in the time things take",
     "differs": "the emulator differs",
     "no_test": "no test yet",

@@ -10,6 +10,9 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -84,11 +87,11 @@ static void child_create(void)
 
 static bool child_leaves;
 
-/* Destructors of the program run after the library's handler, which came with its first use. */
+/* A handler that destructors of the program register runs after those of libraries. */
 static void __attribute__((destructor)) at_the_end(void)
 {
     if (child_leaves) {
-        child_free();
+        atexit(child_free);
     }
 }
 
@@ -96,6 +99,46 @@ static void leaves(void)
 {
     child_create();
     child_leaves = true;
+}
+
+static struct {
+    utofu_vcq_id_t id;
+    utofu_stadd_t  stadd;
+} *child_is; /* known to both */
+static uint64_t child_words[2];
+
+/* Puts to itself; then the parent puts to it. */
+static void child_uses(void)
+{
+    struct utofu_mrq_notice notice;
+    double                  end = conf_now() + CONF_WAIT;
+    int                     ret;
+
+    if (utofu_put_piggyback8(child_vcq, child_is->id, 3, child_is->stadd, 8, 1, CONF_LMRQ, NULL)) {
+        _exit(11);
+    }
+    while (((ret = utofu_poll_mrq(child_vcq, 0, &notice)) == UTOFU_ERR_NOT_FOUND) && (conf_now() < end)) {
+    }
+    if ((ret != UTOFU_SUCCESS) || (child_words[0] != 3)) {
+        _exit(12);
+    }
+    say();
+    if ((utofu_poll_mrq(child_vcq, 0, &notice) != UTOFU_SUCCESS) || (notice.edata != 2) || (child_words[1] != 4)) {
+        _exit(13);
+    }
+    if (utofu_dereg_mem(child_vcq, child_is->stadd, 0) || utofu_free_vcq(child_vcq)) {
+        _exit(14);
+    }
+}
+
+static void uses_at_exit(void)
+{
+    atexit(child_uses); /* as the constructor of a C++ object does with its destructor */
+    child_create();
+    if (utofu_query_vcq_id(child_vcq, &child_is->id) ||
+        utofu_reg_mem(child_vcq, child_words, sizeof(child_words), 0, &child_is->stadd)) {
+        _exit(15);
+    }
 }
 
 static void closes_all(void)
@@ -229,6 +272,24 @@ CONF_TEST("leave", frees_after_it_left, 1,
           "a process that frees its VCQ when it has left the job takes nothing from who has the CQ by then")
 {
     successor_is_kept(leaves, true);
+}
+
+CONF_TEST("leave", used_at_exit, 1, "a handler of exit that is older than the first call communicates as ever")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    pid_t                   pid;
+
+    child_is = mmap(NULL, sizeof(*child_is), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CONF_CHECK(child_is != MAP_FAILED, "mmap: %s", strerror(errno));
+    pid = start(uses_at_exit);
+    conf_vcq_create(&vcq, 1, 0);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, child_is->id, 4, child_is->stadd + 8, 8, 2,
+                                 CONF_LMRQ | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL));
+    CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+    finish(pid);
+    conf_vcq_close(&vcq);
+    munmap(child_is, sizeof(*child_is));
 }
 
 CONF_TEST("leave", slot_of_another_at_exit, 1,

@@ -412,3 +412,25 @@ CONF_TEST("process", session_to_a_successor, 1,
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
 }
+
+CONF_TEST("process", query_stadd_first, 2, "utofu_query_stadd, as the first call too, knows IDs of the whole network")
+{
+    struct conf_vcq vcq;
+    utofu_vcq_id_t  id = 0, ids[2];
+    utofu_stadd_t   stadd;
+
+    setenv("UTOFU_EMU_SHAPE", "16,16,16", 1);
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "12,0,0,0,0,0", 1);
+    if (conf_rank == 1) {
+        conf_vcq_create(&vcq, 0, 0);
+        id = vcq.id;
+    }
+    conf_exchange(&id, sizeof(id), ids);
+    if (conf_rank == 0) {
+        CONF_OK(utofu_query_stadd(ids[1], 3, &stadd));
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        CONF_OK(utofu_free_vcq(vcq.hdl));
+    }
+}
