@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -24,7 +25,18 @@ static bool number(const char *s, unsigned long *v_p)
     return (end != s) && (*end == '\0') && (strchr(s, '-') == NULL);
 }
 
-/* The same, or one that ends with Ki or Mi; one below 0 counts as 0. */
+double emu_decimal(const char *s, char **end)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double   v = (c != (locale_t)0) ? strtod_l(s, end, c) : strtod(s, end);
+
+    if (c != (locale_t)0) {
+        freelocale(c);
+    }
+    return v;
+}
+
+/* A decimal number, or one that ends with Ki or Mi; one below 0 counts as 0. */
 static bool number_of_entries(const char *s, unsigned long *v_p)
 {
     char          digits[32];
@@ -145,7 +157,7 @@ void emu_env_read(struct emu_env *env)
     env->lines_unordered = lines_unordered();
     env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();
     env->seed            = 1;
-    if (seed != NULL) {
+    if ((seed != NULL) && (*seed != '\0')) {
         if (number(seed, &v)) {
             env->seed = v;
         } else {

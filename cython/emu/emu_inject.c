@@ -101,7 +101,7 @@ static bool coords(const char *s, uint64_t *key_p)
         s    = end + 1;
     }
     *key_p = emu_coords_key(c);
-    return true;
+    return (c[3] < 2) && (c[4] < 3) && (c[5] < 2); /* the sizes of A, B, C never differ */
 }
 
 static bool is_op_code(int code)
@@ -140,7 +140,7 @@ static bool item(struct rule *r, char *text)
         return false;
     }
     if (!strcmp(text, "prob")) {
-        r->prob = strtod(value, &end);
+        r->prob = emu_decimal(value, &end);
         return (end != value) && (*end == '\0') && (r->prob >= 0) && (r->prob <= 1);
     }
     if (!number(value, UINT32_MAX, &v)) {
@@ -150,6 +150,7 @@ static bool item(struct rule *r, char *text)
         r->after = v;
     } else if (!strcmp(text, "every")) {
         r->every = v;
+        return v > 0;
     } else if (!strcmp(text, "count")) {
         r->count = v;
     } else if (!strcmp(text, "delay")) {
@@ -204,6 +205,13 @@ static bool parse_rule(char *text)
     if ((r.what & (WHAT_REG | WHAT_VCQ)) && ((r.delay_ns != 0) || r.busy || r.dead || r.has_peer)) {
         return false;
     }
+    if (r.busy && ((r.error != 0) || (r.delay_ns != 0) || r.dead)) {
+        return false; /* what is not posted can't fail, nor be late */
+    }
+    if ((r.what == WHAT_OPS(EMU_OP_NOP)) &&
+        (r.has_peer || r.dead || ((r.error <= UTOFU_ERR_MRQ_OTHER) && is_op_code(r.error)))) {
+        return false; /* it goes to nobody */
+    }
     if (faults.rules == MAX_RULES) {
         return false;
     }
@@ -240,6 +248,9 @@ uint32_t emu_inject_init(uint64_t seed)
     free(copy);
     for (unsigned i = 0; i < faults.rules; i++) {
         faults.rule[i].rng = (seed + i + 1) * 0x9e3779b97f4a7c15ull;
+        if (faults.rule[i].rng == 0) {
+            faults.rule[i].rng = 1; /* 0 would stay 0 */
+        }
         if (faults.rule[i].delay_ns != 0) {
             special |= EMU_SPECIAL_WIRE | EMU_SPECIAL_LOCKED;
         }

@@ -95,6 +95,8 @@ void emu_wire_forget(void); /* in the child of a fork */
 
 /* ------------------------------------------- timed mode (emu_timing.c) */
 
+double emu_decimal(const char *s, char **end); /* as strtod, with a point in every locale */
+
 bool emu_timing_init(void); /* UTOFU_EMU_TIMING asks for it */
 void emu_timing_begin(void);             /* a call that posts begins */
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t);

@@ -23,14 +23,10 @@ uint32_t emu_toq_unread(const struct emu_vcq *vcq)
                                                   EMU_TOQ_ENTRIES - __atomic_load_n(&vcq->toq_left, __ATOMIC_RELAXED);
 }
 
-/* Room for n descriptors, of which d is the first; the VCQ is locked already. */
-static int reserve(struct emu_vcq *vcq, size_t n, const struct emu_desc *d)
+/* Room for n descriptors; the VCQ is locked already. */
+static int reserve(struct emu_vcq *vcq, size_t n)
 {
     uint32_t most = emu_inject_toq();
-
-    if ((vcq->special & EMU_SPECIAL_INJECT) && emu_inject_busy(d)) {
-        return UTOFU_ERR_BUSY;
-    }
 
     if (n > most) {
         return UTOFU_ERR_INVALID_NUMBER;
@@ -43,6 +39,12 @@ static int reserve(struct emu_vcq *vcq, size_t n, const struct emu_desc *d)
         return UTOFU_ERR_BUSY;
     }
     return UTOFU_SUCCESS;
+}
+
+/* Is there a rule that says BUSY to this descriptor? */
+static int let_in(const struct emu_vcq *vcq, const struct emu_desc *d)
+{
+    return ((vcq->special & EMU_SPECIAL_INJECT) && emu_inject_busy(d)) ? UTOFU_ERR_BUSY : UTOFU_SUCCESS;
 }
 
 /* Carried out here and now, at the clock's time in the timed mode */
@@ -138,7 +140,10 @@ int emu_post_stride(const struct emu_desc *first, utofu_vcq_hdl_t hdl, size_t st
         return UTOFU_ERR_NOT_SUPPORTED;
     }
     emu_vcq_lock(vcq);
-    code = reserve(vcq, num_blocks, &d);
+    code = reserve(vcq, num_blocks);
+    for (size_t i = 0; (code == UTOFU_SUCCESS) && (i < num_blocks); i++) {
+        code = let_in(vcq, &d);
+    }
     for (size_t i = 0; (code == UTOFU_SUCCESS) && (i < num_blocks); i++) {
         code = post_one(vcq, &d, cbdata);
         d.lcl_stadd += stride;
@@ -157,6 +162,12 @@ int emu_post_stride(const struct emu_desc *first, utofu_vcq_hdl_t hdl, size_t st
 int emu_post_desc(const struct emu_desc *d, utofu_vcq_hdl_t hdl, void *cbdata)
 {
     return emu_post_stride(d, hdl, 0, 1, cbdata);
+}
+
+/* Of one that emu_desc_check has seen */
+static size_t desc_size_of(const char *p)
+{
+    return (((const struct emu_desc *)(const void *)p)->kind == EMU_OP_NOP) ? EMU_DESC_NOP_SIZE : sizeof(struct emu_desc);
 }
 
 EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void *cbdata)
@@ -191,11 +202,18 @@ EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_s
             goto out;
         }
     }
-    code = (n > 0) ? reserve(vcq, n, (const struct emu_desc *)desc) : UTOFU_SUCCESS;
+    code = (n > 0) ? reserve(vcq, n) : UTOFU_SUCCESS;
     for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
         struct emu_desc d = {0};
 
-        k = (((const struct emu_desc *)(const void *)p)->kind == EMU_OP_NOP) ? EMU_DESC_NOP_SIZE : sizeof(d);
+        k = desc_size_of(p);
+        memcpy(&d, p, k);
+        code = let_in(vcq, &d);
+    }
+    for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
+        struct emu_desc d = {0};
+
+        k = desc_size_of(p);
         memcpy(&d, p, k);
         d.flags &= ~(uint64_t)UTOFU_ONESIDED_FLAG_DELAY_START; /* no effect on prepared ones (3.7.9.1) */
         code = post_one(vcq, &d, cbdata);

@@ -14,16 +14,12 @@
  * Times are ticks of the CPU's counter, which all processes share.  When resources
  * of the network are free again is kept per node in the job's control segment.
  */
-#include "emu_modes.h"
 #include "emu_path.h"
+#include "emu_timing.h"
 
-#include <errno.h>
-#include <math.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define BURST_NS     400u /* calls closer than this belong together */
 #define BURST_SHARE  16u  /* ... or closer than this part of what the thread lags behind */
@@ -43,38 +39,9 @@
 #define ANSWER_SHARE 16   /* of what a time differs from those before, the part that counts */
 #define STRAYS       2u   /* so many times in a row may be unlike those before */
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
-#define FLOOR_MAX_NS 500  /* two CPUs are never farther apart than this */
 #define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
 #define SLEEP_END_NS 120000u
 #define DIM_B        3
-
-/* ns; ns per byte.  Names and sources are those of docs/timing.md. */
-enum parameter {
-    P_PUT,        /* 8-byte put, post to seen, one hop */
-    P_PIGGYBACK,  /* what a piggyback saves */
-    P_INJECTION,  /* what cache injection saves */
-    P_LARGE,      /* what a put of P_LARGE_FROM bytes and more adds */
-    P_LARGE_FROM, /* bytes */
-    P_GET,        /* round trip without hops */
-    P_ARMW,       /* round trip without hops */
-    P_HOP,        /* a hop, one way */
-    P_BYTE,       /* a byte on a link or TNI */
-    P_MESSAGE,    /* between two messages of a CQ */
-    P_POST,       /* CPU time of a post */
-    P_TCQ,        /* post to TCQ notice, without data */
-    P_BARRIER,    /* barrier without steps */
-    P_STEP,       /* a packet of a barrier */
-    P_FLOOR,      /* what the store-to-load way of this machine takes; 0: measured */
-    PARAMETERS
-};
-
-static const char *const parameter_names[PARAMETERS] = {
-    "put", "piggyback_saves", "injection_saves", "large_adds", "large_from", "get", "armw", "hop", "byte", "message",
-    "post", "tcq", "barrier", "barrier_step", "floor"};
-
-static const double measured[PARAMETERS] = {980, 260, 230, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
-/* A piggyback takes 490 ns with or without cache injection (the paper's figure). */
-static const double best[PARAMETERS] = {750, 260, 0, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
 
 static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
@@ -178,98 +145,6 @@ void emu_timing_wait(uint64_t until)
 
 #define CHUNKS 64
 #define ROUNDS 24
-#define REST_NS 600u /* between two stores: who waits for a put has looked for so long, too */
-
-/* Each way has a line of its own, as puts have: a CPU that stores to one that the other has
- * stored to has to take it over, which it pays for (a Zen 4: 25 ns). */
-static struct {
-    _Atomic uint64_t there __attribute__((aligned(EMU_LINE)));
-    _Atomic uint64_t back __attribute__((aligned(EMU_LINE)));
-    _Atomic bool     stop __attribute__((aligned(EMU_LINE)));
-    _Atomic bool     placed;
-} pingpong;
-
-static void rest(uint64_t ticks)
-{
-    for (uint64_t begin = emu_ticks(); emu_ticks() - begin < ticks;) {
-    }
-}
-
-static void *answer(void *arg)
-{
-    uint64_t seen = 0, ticks = emu_ticks_of_ns(REST_NS);
-
-    sched_setaffinity(0, sizeof(cpu_set_t), arg);
-    atomic_store(&pingpong.placed, true);
-    while (!atomic_load_explicit(&pingpong.stop, memory_order_relaxed)) {
-        uint64_t w = atomic_load_explicit(&pingpong.there, memory_order_acquire);
-        if (w != seen) {
-            seen = w;
-            rest(ticks);
-            atomic_store_explicit(&pingpong.back, seen, memory_order_release);
-        }
-    }
-    return NULL;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* One way of an 8-byte store to a load on another CPU that has been looking for a while, in
- * ns: the lower quartile of short series, because other work disturbs some of them. */
-static double measure_floor(void)
-{
-    uint64_t  sample[CHUNKS], begin = emu_ticks(), ticks = emu_ticks_of_ns(REST_NS);
-    cpu_set_t mine, other;
-    unsigned  n = 0;
-    pthread_t thread;
-    int       here = sched_getcpu();
-
-    sched_getaffinity(0, sizeof(mine), &mine);
-    CPU_ZERO(&other);
-    for (int c = 0; c < (int)sysconf(_SC_NPROCESSORS_ONLN); c++) {
-        if (c != here) {
-            CPU_SET(c, &other);
-        }
-    }
-    if (CPU_COUNT(&other) == 0) {
-        return 0;
-    }
-    cpu_set_t just;
-    CPU_ZERO(&just);
-    CPU_SET(here, &just);
-    atomic_store(&pingpong.there, 0);
-    atomic_store(&pingpong.back, 0);
-    atomic_store(&pingpong.stop, false);
-    atomic_store(&pingpong.placed, false);
-    if (pthread_create(&thread, NULL, answer, &other)) {
-        return 0;
-    }
-    sched_setaffinity(0, sizeof(just), &just);
-    while (!atomic_load(&pingpong.placed)) {
-        sched_yield();
-    }
-    for (uint64_t w = 1; (n < CHUNKS) && ((double)(emu_ticks() - begin) < 40e6 * ticks_per_ns); n++) {
-        uint64_t t = emu_ticks();
-        for (int i = 0; i < ROUNDS; i++, w++) {
-            rest(ticks);
-            atomic_store_explicit(&pingpong.there, w, memory_order_release);
-            while (atomic_load_explicit(&pingpong.back, memory_order_acquire) != w) {
-            }
-        }
-        sample[n] = emu_ticks() - t;
-    }
-    atomic_store(&pingpong.stop, true);
-    pthread_join(thread, NULL);
-    sched_setaffinity(0, sizeof(mine), &mine);
-    qsort(sample, n, sizeof(sample[0]), by_value);
-    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns - REST_NS;
-    return (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
-}
 
 /* What a call takes in which time plays a part, but nobody waits: ns.  CPUs differ by 2. */
 static double call_takes(void)
@@ -297,72 +172,14 @@ static double call_takes(void)
     }
     memset(&me, 0, sizeof(me));
     free(vcq);
-    qsort(sample, CHUNKS, sizeof(sample[0]), by_value);
+    qsort(sample, CHUNKS, sizeof(sample[0]), emu_by_value);
     return (double)sample[CHUNKS / 4] / ROUNDS / ticks_per_ns;
-}
-
-/* ----------------------------------------------------------------- parameters */
-
-static bool read_file(const char *path)
-{
-    FILE *f = fopen(path, "re");
-    char  line[256], key[64];
-    bool  ok   = true;
-    int   number = 0;
-
-    if (f == NULL) {
-        emu_message("UTOFU_EMU_TIMING: can't open the profile \"%s\": %s", path, strerror(errno));
-        return false;
-    }
-    while (ok && (fgets(line, sizeof(line), f) != NULL)) {
-        double   v;
-        unsigned i = 0;
-        char    *hash = strchr(line, '#'), rest;
-
-        number++;
-        if (hash != NULL) {
-            *hash = '\0';
-        }
-        if (line[strspn(line, " \t\r\n")] == '\0') {
-            continue;
-        }
-        ok = sscanf(line, " %63[a-z_] = %lf %c", key, &v, &rest) == 2;
-        while (ok && (i < PARAMETERS) && strcmp(key, parameter_names[i])) {
-            i++;
-        }
-        ok = ok && (i < PARAMETERS) && isfinite(v) && (v >= 0) && (v <= 1e9);
-        if (ok) {
-            ns[i] = v;
-        } else {
-            emu_message("UTOFU_EMU_TIMING: %s:%d is not \"parameter = ns\" of this model", path, number);
-        }
-    }
-    fclose(f);
-    return ok;
 }
 
 bool emu_timing_init(void)
 {
-    const char *s = getenv("UTOFU_EMU_TIMING");
-
-    timed = false;
-    if ((s == NULL) || (*s == '\0') || !strcmp(s, "0") || !strcmp(s, "off")) {
-        return false;
-    }
-    memcpy(ns, measured, sizeof(ns));
-    if (!strcmp(s, "tofud:best")) {
-        memcpy(ns, best, sizeof(ns));
-    } else if (strcmp(s, "tofud") && strcmp(s, "tofud:measured")) {
-        if ((strchr(s, '/') == NULL) && (access(s, R_OK) != 0)) {
-            emu_message("UTOFU_EMU_TIMING=\"%s\" is neither tofud, tofud:measured, tofud:best nor a file; off", s);
-            return false;
-        }
-        if (!read_file(s)) {
-            return false;
-        }
-    }
-    timed = true;
-    return true;
+    timed = emu_profile_read(ns);
+    return timed;
 }
 
 /* Once the control segment is there: the first process of a job measures. */
@@ -377,7 +194,7 @@ void emu_timing_join(void)
     calibrate_clock();
     floor_ = atomic_load(&emu_g.control->timing_floor);
     if ((ns[P_FLOOR] == 0) && (floor_ == 0)) {
-        floor_ = (uint64_t)(measure_floor() * 1000) + 1;
+        floor_ = (uint64_t)(emu_floor_measure() * 1000) + 1;
         atomic_store(&emu_g.control->timing_floor, floor_);
     }
     if (ns[P_FLOOR] == 0) {

@@ -271,6 +271,50 @@ CONF_TEST("fault", fault_busy_and_short_toq, 1, "busy makes a call return BUSY; 
     CONF_CODE(utofu_put_stride(vcq.hdl, vcq.id, s, s + 256, 8, 16, 11, 0, 0, NULL), UTOFU_ERR_INVALID_NUMBER);
 }
 
+CONF_TEST("fault", fault_busy_in_the_middle, 1,
+          "busy rules look at each block and at each descriptor of a call, of which none is posted then")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           s;
+    uint64_t                desc[64];
+    size_t                  size, more;
+    int                     put, get;
+
+    open_with(&vcq, &s, "put:after=4:count=2:busy;get:after=1:busy");
+    CONF_OK(utofu_put_stride(vcq.hdl, vcq.id, s, s + 256, 8, 16, 4, 1, CONF_LMRQ, NULL));
+    for (int i = 0; i < 4; i++) {
+        CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+    }
+    CONF_CODE(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 1, CONF_LMRQ, NULL), UTOFU_ERR_BUSY);
+    words[1] = 1;
+    CONF_CODE(utofu_put_stride(vcq.hdl, vcq.id, s, s + 8, 8, 16, 2, 1, CONF_LMRQ, NULL), UTOFU_ERR_BUSY);
+    CONF_OK(utofu_prepare_put(vcq.hdl, vcq.id, s, s + 8, 8, 2, CONF_LMRQ, desc, &size));
+    CONF_OK(utofu_prepare_get(vcq.hdl, vcq.id, s + 16, s, 8, 3, CONF_LMRQ, (char *)desc + size, &more));
+    CONF_OK(utofu_post_toq(vcq.hdl, desc, size + more, NULL)); /* the first get */
+    put = CONF_WAIT_MRQ(&vcq, &notice);
+    get = CONF_WAIT_MRQ(&vcq, &notice);
+    CONF_CHECK((put == UTOFU_SUCCESS) && (get == UTOFU_SUCCESS), "%d %d", put, get);
+    words[1] = 1;
+    CONF_CODE(utofu_post_toq(vcq.hdl, desc, size + more, NULL), UTOFU_ERR_BUSY);
+    CONF_EXPECT_QUIET(&vcq);
+    CONF_CHECK(words[1] == 1, "the put before it was posted");
+}
+
+CONF_TEST("fault", fault_largest_seed, 1, "the largest seed draws as any other")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    int             failed = 0;
+
+    setenv("UTOFU_EMU_SEED", "18446744073709551615", 1);
+    open_with(&vcq, &s, "put:prob=0.1:error=MRQ_PEER");
+    for (int i = 0; i < 500; i++) {
+        failed += put_ends(&vcq, s, i, 0) != UTOFU_SUCCESS;
+    }
+    CONF_CHECK((failed > 10) && (failed < 200), "%d of 500 failed", failed);
+}
+
 CONF_TEST("fault", fault_delay, 1, "a delayed put has its TCQ notice first and arrives after the delay, not before")
 {
     struct conf_vcq         vcq;
@@ -344,4 +388,18 @@ CONF_TEST("fault", fault_bad_rules, 1, "rules that are not understood are ignore
     CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_SUCCESS, "the first put failed");
     CONF_CHECK(put_ends(&vcq, s, 2, 0) == UTOFU_ERR_MRQ_OTHER, "the second put did not fail");
     CONF_CHECK(put_ends(&vcq, s, 3, 0) == UTOFU_SUCCESS, "the third put failed");
+}
+
+CONF_TEST("fault", fault_empty_rules, 1, "rules that could do nothing are not understood either")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    open_with(&vcq, &s, "put:busy:error=MRQ_PEER;put:every=0:error=MRQ_PEER;nop:dead;nop:error=MRQ_PEER;"
+                        "nop:peer=0,0,0,0,0,0:error=TCQ_OTHER;put:peer=0,0,0,0,0,2:error=MRQ_PEER");
+    for (int i = 0; i < 3; i++) {
+        CONF_CHECK(put_ends(&vcq, s, i, 0) == UTOFU_SUCCESS, "put %d failed", i);
+        CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, NULL));
+        CONF_CHECK(CONF_WAIT_TCQ(&vcq, &(void *){NULL}) == UTOFU_SUCCESS, "nop %d failed", i);
+    }
 }

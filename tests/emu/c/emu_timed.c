@@ -6,6 +6,7 @@
  */
 #include "harness.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,30 @@ CONF_TEST("timed", timed_bad_setting_is_off, 1, "a setting that is no profile is
         best        = (took < best) ? took : best;
     }
     CONF_CHECK(best < 1345, "gets take %g ns", best);
+}
+
+/* tests/emu/test_profiles.py says which profile and locale, and reads this */
+CONF_TEST("timed", timed_by_variable, 1, "what a get takes at least, with the settings of the environment")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    utofu_stadd_t           s;
+    double                  best = 1e18;
+
+    if (getenv("EMU_LOCALE") && !setlocale(LC_ALL, getenv("EMU_LOCALE"))) {
+        conf_skip("no such locale");
+    }
+    conf_vcq_create(&vcq, 0, 0);
+    s = conf_reg(&vcq, words, sizeof(words), 0);
+    for (int i = 0; i < 100; i++) {
+        usleep(10);
+        double start = now_ns();
+        CONF_OK(utofu_get(vcq.hdl, vcq.id, s, s + 256, 8, 1, CONF_LMRQ, NULL));
+        CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "get");
+        double took = now_ns() - start;
+        best        = (took < best) ? took : best;
+    }
+    fprintf(stderr, "a get takes %.0f ns\n", best);
 }
 
 CONF_TEST("timed", timed_packing_overlaps, 1, "a thread that packs between two puts pays their latency once")

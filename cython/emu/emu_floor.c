@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_floor.c - how long a store takes to a load on another CPU of this machine, which the
+ * timed mode takes off.
+ */
+#include "emu_timing.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNKS       64
+#define ROUNDS       24
+#define MEASURE_NS   40000000u
+#define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
+#define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
+
+/* Each way has a line of its own, as puts have: a CPU that stores to one that the other has
+ * stored to has to take it over, which it pays for (a Zen 4: 25 ns). */
+static struct {
+    _Atomic uint64_t there __attribute__((aligned(EMU_LINE)));
+    _Atomic uint64_t back __attribute__((aligned(EMU_LINE)));
+    _Atomic bool     stop __attribute__((aligned(EMU_LINE)));
+    _Atomic bool     placed;
+} pingpong;
+
+static void rest(uint64_t ticks)
+{
+    for (uint64_t begin = emu_ticks(); emu_ticks() - begin < ticks;) {
+    }
+}
+
+static void *answer(void *arg)
+{
+    uint64_t seen = 0, ticks = emu_ticks_of_ns(REST_NS);
+
+    sched_setaffinity(0, sizeof(cpu_set_t), arg);
+    atomic_store(&pingpong.placed, true);
+    while (!atomic_load_explicit(&pingpong.stop, memory_order_relaxed)) {
+        uint64_t w = atomic_load_explicit(&pingpong.there, memory_order_acquire);
+        if (w != seen) {
+            seen = w;
+            rest(ticks);
+            atomic_store_explicit(&pingpong.back, seen, memory_order_release);
+        }
+    }
+    return NULL;
+}
+
+/* The lower quartile of short series, because other work disturbs some of them */
+double emu_floor_measure(void)
+{
+    uint64_t  sample[CHUNKS], begin = emu_ticks(), ticks = emu_ticks_of_ns(REST_NS);
+    double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9;
+    cpu_set_t mine, other;
+    unsigned  n = 0;
+    pthread_t thread;
+    int       here = sched_getcpu();
+
+    sched_getaffinity(0, sizeof(mine), &mine);
+    CPU_ZERO(&other);
+    for (int c = 0; c < (int)sysconf(_SC_NPROCESSORS_ONLN); c++) {
+        if (c != here) {
+            CPU_SET(c, &other);
+        }
+    }
+    if (CPU_COUNT(&other) == 0) {
+        return 0;
+    }
+    cpu_set_t just;
+    CPU_ZERO(&just);
+    CPU_SET(here, &just);
+    atomic_store(&pingpong.there, 0);
+    atomic_store(&pingpong.back, 0);
+    atomic_store(&pingpong.stop, false);
+    atomic_store(&pingpong.placed, false);
+    if (pthread_create(&thread, NULL, answer, &other)) {
+        return 0;
+    }
+    sched_setaffinity(0, sizeof(just), &just);
+    while (!atomic_load(&pingpong.placed)) {
+        sched_yield();
+    }
+    for (uint64_t w = 1; (n < CHUNKS) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); n++) {
+        uint64_t t = emu_ticks();
+        for (int i = 0; i < ROUNDS; i++, w++) {
+            rest(ticks);
+            atomic_store_explicit(&pingpong.there, w, memory_order_release);
+            while (atomic_load_explicit(&pingpong.back, memory_order_acquire) != w) {
+            }
+        }
+        sample[n] = emu_ticks() - t;
+    }
+    atomic_store(&pingpong.stop, true);
+    pthread_join(thread, NULL);
+    sched_setaffinity(0, sizeof(mine), &mine);
+    qsort(sample, n, sizeof(sample[0]), emu_by_value);
+    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns - REST_NS;
+    return (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_timing.h - the parts of the timed mode: its parameters (emu_profile.c), what this
+ * machine takes by itself (emu_floor.c), and the model (emu_timing.c), which uses both.
+ */
+#ifndef EMU_TIMING_H
+#define EMU_TIMING_H
+
+#include "emu_modes.h"
+
+/* ns; ns per byte.  Names and sources are those of docs/timing.md. */
+enum parameter {
+    P_PUT,        /* 8-byte put, post to seen, one hop */
+    P_PIGGYBACK,  /* what a piggyback saves */
+    P_INJECTION,  /* what cache injection saves */
+    P_LARGE,      /* what a put of P_LARGE_FROM bytes and more adds */
+    P_LARGE_FROM, /* bytes */
+    P_GET,        /* round trip without hops */
+    P_ARMW,       /* round trip without hops */
+    P_HOP,        /* a hop, one way */
+    P_BYTE,       /* a byte on a link or TNI */
+    P_MESSAGE,    /* between two messages of a CQ */
+    P_POST,       /* CPU time of a post */
+    P_TCQ,        /* post to TCQ notice, without data */
+    P_BARRIER,    /* barrier without steps */
+    P_STEP,       /* a packet of a barrier */
+    P_FLOOR,      /* what the store-to-load way of this machine takes; 0: measured */
+    PARAMETERS
+};
+
+/* The parameters that UTOFU_EMU_TIMING names; false: the mode is off. */
+bool emu_profile_read(double ns[PARAMETERS]);
+
+/* One way of an 8-byte store to a load on another CPU that has been looking for a while, in ns;
+ * takes 0.1 s at most. */
+double emu_floor_measure(void);
+
+/* For qsort of uint64_t */
+static inline int emu_by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+#endif /* EMU_TIMING_H */
