@@ -262,6 +262,8 @@ struct emu_vcq {
     struct emu_stats     *stats;
     uint64_t             timed_free; /* timed mode: when the CQ can start the next operation */
     uint32_t             mrq_entries;
+    uint32_t             uncounted;     /* notices taken since the MRQ was counted ... */
+    uint32_t             count_after;   /* ... which happens after so many */
     uint32_t             counted_polls; /* since the MRQ was counted */
     uint64_t             counted_at;    /* us */
     uint64_t             count_took;    /* us of CPU time */

@@ -24,6 +24,7 @@
 #define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
 #define PUBLISH_PAUSE 256u /* empty polls after which they are stored, too */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
+#define COUNT_EVERY    1024u /* entries read, and more, between countings of those that were not */
 
 int emu_queue_init(struct emu_vcq *vcq)
 {
@@ -97,6 +98,51 @@ EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
     return s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1;
 }
 
+/* Notices in the queue: local ones, and of each lane what is next, but no more than it can hold,
+ * whatever its producer has written.  One more than `most` is enough. */
+static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
+{
+    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    size_t   n     = vcq->mrq_tail - vcq->mrq_head;
+
+    if (vcq->session != NULL) {
+        n += emu_session_unread_local(vcq);
+    }
+    if (epoch != vcq->epoch) {
+        emu_lanes_refresh(vcq, epoch);
+    }
+    for (uint32_t k = 0; k < vcq->num_hot; k++) {
+        struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
+        uint32_t           room = EMU_LANE_A + EMU_LANE_B(emu_g.env.lane_entries);
+
+        while ((room-- > 0) && (n <= most) && (emu_entry_seq(look.cur) == look.expect)) {
+            if (lane_step(&look) & EMU_ENTRY_PAIR) {
+                lane_step(&look);
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Producers are told how far we are.  Each of them sees when its lane is full; whether what all
+ * of them, and we, have put in is more than an MRQ holds, we see, by counting now and then: not
+ * so often that it would be noticed. */
+static EMU_NOINLINE void lanes_publish(struct emu_vcq *vcq)
+{
+    vcq->uncounted += vcq->unpublished;
+    emu_lanes_publish(vcq);
+    if (((vcq->num_hot > 1) || (vcq->mrq_head != vcq->mrq_tail)) && (vcq->uncounted >= vcq->count_after)) {
+        size_t n = mrq_unread(vcq, vcq->mrq_entries);
+
+        if (n > vcq->mrq_entries) {
+            emu_async_error("MRQ Overflow", vcq);
+        }
+        vcq->uncounted   = 0;
+        vcq->count_after = COUNT_EVERY + (uint32_t)n + vcq->num_hot;
+    }
+}
+
 EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
@@ -124,7 +170,7 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     rx->served = 1;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
-        emu_lanes_publish(vcq);
+        lanes_publish(vcq); /* nothing more of rx: lanes may have come */
     }
 }
 
@@ -135,31 +181,6 @@ static uint64_t lane_due(const struct emu_rx_lane *rx)
     uint64_t           word = lane_step(&look);
 
     return ((word & EMU_ENTRY_PAIR) && (EMU_ENTRY_TYPE(word) != UTOFU_MRQ_TYPE_RMT_GET)) ? look.cur->stadd : 0;
-}
-
-/* Notices in the queue: local ones, and of each lane what is next */
-static size_t mrq_unread(struct emu_vcq *vcq)
-{
-    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-    size_t   n     = vcq->mrq_tail - vcq->mrq_head;
-
-    if (vcq->session != NULL) {
-        n += emu_session_unread_local(vcq);
-    }
-    if (epoch != vcq->epoch) {
-        emu_lanes_refresh(vcq, epoch);
-    }
-    for (uint32_t k = 0; k < vcq->num_hot; k++) {
-        struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
-
-        while (emu_entry_seq(look.cur) == look.expect) {
-            if (lane_step(&look) & EMU_ENTRY_PAIR) {
-                lane_step(&look);
-            }
-            n++;
-        }
-    }
-    return n;
 }
 
 /* The next lane with something to take, from the one after the lane served last, so
@@ -225,7 +246,7 @@ static bool overflown(struct emu_vcq *vcq, size_t limit)
         return false;
     }
     before             = microseconds(CLOCK_THREAD_CPUTIME_ID); /* no part of it: waits for a CPU */
-    vcq->counted       = mrq_unread(vcq);
+    vcq->counted       = mrq_unread(vcq, limit);
     vcq->count_took    = microseconds(CLOCK_THREAD_CPUTIME_ID) - before;
     vcq->counted_at    = microseconds(CLOCK_MONOTONIC);
     vcq->counted_polls = 0;
@@ -530,7 +551,7 @@ EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
-    n = mrq_unread(vcq);
+    n = mrq_unread(vcq, SIZE_MAX);
     emu_vcq_unlock(vcq);
     *count = n;
     return UTOFU_SUCCESS;
