@@ -88,7 +88,7 @@ static bool read_file(const char *path, double ns[PARAMETERS])
     ssize_t size = read_all(path, text, PROFILE_MAX + 1);
 
     if (size < 0) {
-        emu_message("UTOFU_EMU_TIMING: can't read the profile \"%s\": %s; off", path, strerror(errno));
+        emu_message("UTOFU_EMU_TIMING: can't open the profile \"%s\": %s; off", path, strerror(errno));
         return false;
     }
     text[size] = '\0';

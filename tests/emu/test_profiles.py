@@ -106,7 +106,7 @@ def test_what_is_no_file(tests, tmp_path, kind, why):
         path = "/dev/zero"
     took, said = least_time(tests, path)
     assert took < SLOW
-    assert "can't read the profile" in said
+    assert "can't open the profile" in said
     assert why in said
 
 
