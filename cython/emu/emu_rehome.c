@@ -52,6 +52,7 @@
 #define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
+#define SPENT_PAUSE   1000000000u            /* ns for which nothing is moved once it took more */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
 #define CLOSED        "/proc is closed to the process"
@@ -66,6 +67,7 @@ static struct {
     int         fd; /* -1: none yet, -2: it can't be made */
     uint64_t    dev, ino;
     uint64_t    begun, spent; /* ns: when the first was moved, and what moving has taken since */
+    uint64_t    pause;        /* ns: nothing is moved until then */
     unsigned    next, used;    /* slots: where to look for a free one; how many are not */
     unsigned    waiting, left; /* of them without a reference; where to look for one */
     int         child[2]; /* pipe: a child closes it when its memory is its own */
@@ -81,10 +83,16 @@ static uint64_t now(void)
 }
 
 /* To move pays when they are used for long.  A program that registers for each transfer
- * is not to spend its time here. */
+ * is not to spend its time here.  The pause: without it such a program would have one block
+ * in so many moved, as the time passes. */
 static bool affordable(void)
 {
-    return home.spent <= SPENT_FREE + (now() - home.begun) / SPENT_SHARE;
+    uint64_t t = now();
+
+    if (home.spent > SPENT_FREE + (t - home.begun) / SPENT_SHARE) {
+        home.pause = t + SPENT_PAUSE;
+    }
+    return t >= home.pause;
 }
 
 static uintptr_t page_size(void)
