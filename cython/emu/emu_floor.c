@@ -11,16 +11,21 @@
 #include <unistd.h>
 
 #define CHUNKS       64
-#define ROUNDS       24
+#define ROUNDS       32
 #define MEASURE_NS   40000000u
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
+#define LINES        32u
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
 
-/* Each way has a line of its own, as puts have: a CPU that stores to one that the other has
- * stored to has to take it over, which it pays for (a Zen 4: 25 ns). */
+/* Each way has lines of its own, as puts have: a CPU that stores to one that the other has
+ * stored to has to take it over, which it pays for (a Zen 4: 25 ns).  Many: where the caches
+ * keep a line depends on its address (a Sapphire Rapids: 165 to 225 ns). */
+struct line {
+    _Atomic uint64_t word __attribute__((aligned(EMU_LINE)));
+};
+
 static struct {
-    _Atomic uint64_t there __attribute__((aligned(EMU_LINE)));
-    _Atomic uint64_t back __attribute__((aligned(EMU_LINE)));
+    struct line      there[LINES], back[LINES];
     _Atomic bool     stop __attribute__((aligned(EMU_LINE)));
     _Atomic bool     placed;
 } pingpong;
@@ -38,24 +43,41 @@ static void *answer(void *arg)
     sched_setaffinity(0, sizeof(cpu_set_t), arg);
     atomic_store(&pingpong.placed, true);
     while (!atomic_load_explicit(&pingpong.stop, memory_order_relaxed)) {
-        uint64_t w = atomic_load_explicit(&pingpong.there, memory_order_acquire);
-        if (w != seen) {
+        uint64_t w = atomic_load_explicit(&pingpong.there[(seen + 1) % LINES].word, memory_order_acquire);
+        if (w == seen + 1) {
             seen = w;
             rest(ticks);
-            atomic_store_explicit(&pingpong.back, seen, memory_order_release);
+            atomic_store_explicit(&pingpong.back[seen % LINES].word, seen, memory_order_release);
         }
     }
     return NULL;
 }
 
+/* What a wait takes, with the looks at the clock at its ends, which are not the way's */
+static uint64_t rests(uint64_t ticks)
+{
+    uint64_t sample[CHUNKS];
+
+    for (unsigned n = 0; n < CHUNKS; n++) {
+        uint64_t t = emu_ticks();
+        for (int i = 0; i < ROUNDS; i++) {
+            rest(ticks);
+        }
+        sample[n] = emu_ticks() - t;
+    }
+    qsort(sample, CHUNKS, sizeof(sample[0]), emu_by_value);
+    return sample[CHUNKS / 4];
+}
+
 /* The lower quartile of short series, because other work disturbs some of them */
 double emu_floor_measure(void)
 {
-    uint64_t  sample[CHUNKS], begin = emu_ticks(), ticks = emu_ticks_of_ns(REST_NS);
+    uint64_t  sample[CHUNKS], begin, ticks = emu_ticks_of_ns(REST_NS);
     double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9;
     cpu_set_t mine, other;
     unsigned  n = 0;
     pthread_t thread;
+    uint64_t  alone;
     int       here = sched_getcpu();
 
     sched_getaffinity(0, sizeof(mine), &mine);
@@ -71,23 +93,27 @@ double emu_floor_measure(void)
     cpu_set_t just;
     CPU_ZERO(&just);
     CPU_SET(here, &just);
-    atomic_store(&pingpong.there, 0);
-    atomic_store(&pingpong.back, 0);
+    for (unsigned i = 0; i < LINES; i++) {
+        atomic_store(&pingpong.there[i].word, 0);
+        atomic_store(&pingpong.back[i].word, 0);
+    }
     atomic_store(&pingpong.stop, false);
     atomic_store(&pingpong.placed, false);
     if (pthread_create(&thread, NULL, answer, &other)) {
         return 0;
     }
     sched_setaffinity(0, sizeof(just), &just);
+    alone = rests(ticks);
     while (!atomic_load(&pingpong.placed)) {
         sched_yield();
     }
+    begin = emu_ticks(); /* not before: it may be long until the other one runs, and one series there must be */
     for (uint64_t w = 1; (n < CHUNKS) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); n++) {
         uint64_t t = emu_ticks();
         for (int i = 0; i < ROUNDS; i++, w++) {
             rest(ticks);
-            atomic_store_explicit(&pingpong.there, w, memory_order_release);
-            while (atomic_load_explicit(&pingpong.back, memory_order_acquire) != w) {
+            atomic_store_explicit(&pingpong.there[w % LINES].word, w, memory_order_release);
+            while (atomic_load_explicit(&pingpong.back[w % LINES].word, memory_order_acquire) != w) {
             }
         }
         sample[n] = emu_ticks() - t;
@@ -96,6 +122,6 @@ double emu_floor_measure(void)
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
     qsort(sample, n, sizeof(sample[0]), emu_by_value);
-    double one_way = (double)sample[n / 4] / (2.0 * ROUNDS) / ticks_per_ns - REST_NS;
+    double one_way = ((double)sample[n / 4] / 2 - (double)alone) / ROUNDS / ticks_per_ns;
     return (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
 }

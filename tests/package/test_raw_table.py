@@ -210,6 +210,34 @@ def test_timing_verdicts(perf_module, capsys):
     assert judge(None) == (True, False)
 
 
+def test_timing_counts_rounds_of_idle_cores(perf_module, capsys):
+    table = perf_module("timing_table")
+    line = table.Line("x", 1, 1000.0, (), (), is_one_way=True)
+
+    def measure(idle, one_way=True):
+        """Times grow with each run, so that the result says which of them counted."""
+        runs, looks = iter(range(1000)), iter(idle)
+        line.is_one_way = one_way
+        (result,) = table.measure(
+            [line], 3, lambda _: [1000.0 + next(runs)] * 100, lambda: next(looks)
+        )
+        table.print_table([result])
+        ever = "never idle" not in capsys.readouterr().out
+        return [median - 1000 for median, _ in result["rounds"]], ever
+
+    assert measure([True] * 6) == ([0, 1, 2], True)
+    # busy before it, busy after it, and a round that has no idle cores in 8 tries
+    assert measure([False, *[True] * 6]) == ([1, 2, 3], True)
+    assert measure([True, False, *[True] * 6]) == ([1, 2, 3], True)
+    assert measure([*[False] * 8, *[True] * 4]) == ([8, 9], True)
+    assert measure([False] * 24) == ([7, 15, 23], False)
+    # who is not judged is not asked about
+    assert measure([], one_way=False) == ([0, 1, 2], True)
+    assert table.is_steady([1200.0] * 99 + [9000.0])
+    assert table.is_steady([1200.0] * 98 + [1260.0] * 2)
+    assert not table.is_steady([1200.0] * 98 + [1261.0] * 2)
+
+
 # Published figures in ns that the model was made from, and two that it was not.
 PUBLISHED = [
     ("put", (8, 1), 980),
