@@ -20,7 +20,7 @@
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
 #define APART         64u  /* empty polls after a notice that are kept apart */
 #define FAR            6u  /* empty polls that the way to the other CPU and back takes, at least */
-#define BET_DELAY     60   /* instructions, of tofu_bet */
+#define BET_DELAY     30   /* instructions, of tofu_bet */
 #define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
 #define PUBLISH_PAUSE 256u /* empty polls after which they are stored, too */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
