@@ -26,14 +26,21 @@ static double now_ns(void)
     return ts.tv_sec * 1e9 + ts.tv_nsec;
 }
 
-/* UTOFU_EMU_TIMING with these parameters, for the vcq that is opened next */
-static void set_profile(char *path, const char *text)
+/* The timed mode with these parameters.  The library reads them, and what else the environment
+ * says, at its first call, which is here. */
+static void use_profile(const char *text)
 {
-    int fd = mkstemp(path);
+    char            path[] = "profile-XXXXXX";
+    int             fd     = mkstemp(path);
+    utofu_tni_id_t *tnis;
+    size_t          n;
 
     CONF_CHECK((fd >= 0) && (write(fd, text, strlen(text)) == (ssize_t)strlen(text)), "profile");
     close(fd);
     setenv("UTOFU_EMU_TIMING", path, 1);
+    CONF_OK(utofu_get_onesided_tnis(&tnis, &n));
+    free(tnis);
+    unlink(path);
 }
 
 static void spin_ns(double ns)
@@ -42,9 +49,8 @@ static void spin_ns(double ns)
     }
 }
 
-static void open_timed(struct conf_vcq *vcq, utofu_stadd_t *stadd, const char *profile)
+static void open_timed(struct conf_vcq *vcq, utofu_stadd_t *stadd)
 {
-    CONF_CHECK(setenv("UTOFU_EMU_TIMING", profile, 1) == 0, "setenv");
     conf_vcq_create(vcq, 0, 0);
     *stadd = conf_reg(vcq, words, sizeof(words), 0);
     usleep(1000); /* the clock of this thread is the real one */
@@ -57,7 +63,8 @@ CONF_TEST("timed", timed_get_and_armw, 1, "the notices of a get and an ARMW are 
     utofu_stadd_t           s;
     double                  start, took;
 
-    open_timed(&vcq, &s, "tofud");
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    open_timed(&vcq, &s);
     for (int i = 0; i < 20; i++) {
         usleep(100);
         start = now_ns();
@@ -108,12 +115,10 @@ CONF_TEST("timed", timed_burst_overlaps, 1, "operations posted one after the oth
     struct conf_vcq         vcq;
     utofu_stadd_t           s;
     void                   *cbdata;
-    char                    path[] = "profile-XXXXXX";
     double                  best = 1e18;
 
-    set_profile(path, text);
-    open_timed(&vcq, &s, path);
-    unlink(path);
+    use_profile(text);
+    open_timed(&vcq, &s);
     for (int tries = 0; tries < 30; tries++) { /* the scheduler may be in the way of some */
         usleep(1000);
         double start = now_ns();
@@ -137,14 +142,12 @@ CONF_TEST("timed", timed_hops_and_profile, 2, "a profile from a file holds, and 
     struct utofu_mrq_notice notice;
     struct conf_vcq         vcq;
     utofu_stadd_t           stadds[2];
-    char                    path[] = "profile-XXXXXX";
     double                  took[3];
 
-    set_profile(path, text);
     /* two hops along X, none in A, B, C */
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "2,0,0,0,0,0", 1);
+    use_profile(text);
     conf_vcq_open(&vcq, 0, 0);
-    unlink(path);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
     for (int k = 0; (k < 3) && (conf_rank == 0); k++) {
         /* straight; by A = 1 (there and back); by A = 1 and B = 1 */
@@ -173,7 +176,8 @@ CONF_TEST("timed", timed_bad_setting_is_off, 1, "a setting that is no profile is
     utofu_stadd_t           s;
     double                  best = 1e18;
 
-    open_timed(&vcq, &s, "tofuz");
+    setenv("UTOFU_EMU_TIMING", "tofuz", 1);
+    open_timed(&vcq, &s);
     for (int i = 0; i < 1000; i++) {
         double start = now_ns();
         CONF_OK(utofu_get(vcq.hdl, vcq.id, s, s + 256, 8, 1, CONF_LMRQ, NULL));
@@ -215,12 +219,10 @@ CONF_TEST("timed", timed_packing_overlaps, 1, "a thread that packs between two p
     struct conf_vcq         vcq;
     utofu_stadd_t           s;
     void                   *cbdata;
-    char                    path[] = "profile-XXXXXX";
     double                  best = 1e18;
 
-    set_profile(path, "put = 20000\n");
-    open_timed(&vcq, &s, path);
-    unlink(path);
+    use_profile("put = 20000\n");
+    open_timed(&vcq, &s);
     for (int tries = 0; tries < 50; tries++) {
         usleep(1000);
         double start = now_ns();
@@ -273,14 +275,12 @@ static void answered(int how, const char *coords)
     enum { ROUNDS = 200 };
     struct conf_vcq    vcq;
     utofu_stadd_t      stadds[2];
-    char               path[] = "profile-XXXXXX";
     volatile uint64_t *word = words;
     double             took[ROUNDS];
 
-    set_profile(path, "put = 1900\npiggyback_saves = 0\narmw = 3800\nhop = 0\n");
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : coords, 1);
+    use_profile("put = 1900\npiggyback_saves = 0\narmw = 3800\nhop = 0\n");
     conf_vcq_open(&vcq, 0, 0);
-    unlink(path);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
     for (uint64_t i = 1; i <= ROUNDS; i++) {
         double start = now_ns();
@@ -446,12 +446,10 @@ static void travels(bool gets, const char *rehome)
     struct watch            w;
     utofu_stadd_t           stadds[2];
     pthread_t               thread;
-    char                    path[] = "profile-XXXXXX";
 
-    set_profile(path, "put = 300000000\nget = 600000000\n");
     setenv("UTOFU_EMU_REHOME", rehome, 1);
+    use_profile("put = 300000000\nget = 600000000\n");
     conf_vcq_open(&vcq, 0, 0);
-    unlink(path);
     conf_mem_alloc(&mem, CONF_MEM_ANON, 2 * LONG);
     conf_reg_all(&vcq, mem.addr, 2 * LONG, stadds);
     memset(mem.addr, 1, LONG);
