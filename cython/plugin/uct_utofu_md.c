@@ -165,15 +165,17 @@ static unsigned uct_utofu_mem_flags(uint64_t uct_flags)
 }
 
 /* Is it registered because the program says so (ucp_mem_map: a window, a heap), for
- * peers to reach it?  What UCP registers for a single transfer, it is no failure when
- * that can't be had; and who asks for it not to block has no time. */
+ * peers to reach it?  That is for puts and gets, or for atomics.  What UCP registers for a
+ * single transfer, it is no failure when that can't be had; unless its cache puts it
+ * together with what was registered before, which may have been for puts only (the
+ * receiver's side of a rendezvous).  And who asks for it not to block has no time. */
 static int uct_utofu_mem_is_lasting(uint64_t uct_flags)
 {
-    const uint64_t remote = UCT_MD_MEM_ACCESS_REMOTE_PUT |
-                            UCT_MD_MEM_ACCESS_REMOTE_GET |
-                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+    const uint64_t both = UCT_MD_MEM_ACCESS_REMOTE_PUT |
+                          UCT_MD_MEM_ACCESS_REMOTE_GET;
 
-    return (uct_flags & remote) &&
+    return ((uct_flags & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) ||
+            ((uct_flags & both) == both)) &&
            !(uct_flags & (UCT_MD_MEM_FLAG_HIDE_ERRORS |
                           UCT_MD_MEM_FLAG_NONBLOCK));
 }

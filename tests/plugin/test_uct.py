@@ -54,6 +54,10 @@ def test_am_kept(program, headroom, alignment, offset, offered):
     assert "kept" not in process.out + process.err, str(process)
 
 
+def test_movable(program):
+    program("uct_movable")
+
+
 def test_address(program):
     program("uct_address")
 
