@@ -30,8 +30,9 @@
  * follows touches no other line; only while the line is on its way it gets further, and that is
  * when it should.  (That it helps is measured: emu_queue.c.  Why is not: a virtual machine has
  * no counters for it.)  The jumps make it wait without filling the window in which it works
- * ahead, of which it has half where another guest runs on the same core: with 60 instructions
- * and no jumps a notice took 163 ns alone, as with 30 and jumps, but 230 then, and 190 so.
+ * ahead; presumably that is smaller when somebody else uses the same core.  60 instructions
+ * without jumps and 30 with them, in turns: the medians of a notice differ little (191 and 175,
+ * 182 and 178, 178 and 184 ns), the upper quartiles more (225 and 189, 219 and 192, 210 and 193).
  */
 static inline __attribute__((always_inline)) bool tofu_bet(const void *place, uint64_t mask,
                                                            uint64_t value, const int delay)

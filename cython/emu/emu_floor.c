@@ -19,7 +19,7 @@
 
 /* Each way has lines of its own, as puts have: a CPU that stores to one that the other has
  * stored to has to take it over, which it pays for (a Zen 4: 25 ns).  Many: where the caches
- * keep a line depends on its address (a Sapphire Rapids: 165 to 225 ns). */
+ * keep a line depends on its address (an Emerald Rapids: 165 to 225 ns). */
 struct line {
     _Atomic uint64_t word __attribute__((aligned(EMU_LINE)));
 };
