@@ -482,6 +482,8 @@ struct emu_vma {
     char     path[256];
 };
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
+/* Where the first mapping of that name ends; false: there is none, or nobody can say */
+bool emu_vma_end_of(const char *path, uintptr_t *end_p);
 /* Is anything mapped whose name begins so?  (Or nobody can say.) */
 bool emu_vma_named(const char *path);
 struct emu_mapping {

@@ -18,7 +18,7 @@
  *  - Nobody holds the old pages: nothing is pinned or locked, there is no io_uring, no aio
  *    context, no device that could have them (emu_rehome_may.c).
  *  - A child has its own copy (fork): it makes it before the program goes on in it, and the
- *    parent waits for it.
+ *    parent waits for it.  Of what the caller runs on, the parent makes it (emu_rehome_stack.c).
  *
  * Programs that register and deregister all the time stay without: see affordable().
  *
@@ -49,7 +49,7 @@
 #define SLOTS         256u
 #define SLOT_SIZE     ((uint64_t)1 << 30) /* of addresses: peers map all of the file */
 #define SLOT_FIRST    ((uint64_t)64 << 20)   /* where in it the first page is; others come before and behind */
-#define HOME_MAX      ((size_t)64 << 20)     /* in one slot: to copy takes 0.5 ms/MiB */
+#define HOME_MAX      ((size_t)512 << 20)    /* in one slot: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
 #define SPENT_PAUSE   1000000000u            /* ns for which nothing is moved once it took more */
@@ -243,7 +243,9 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
                 m.begin = at;
             }
             m.end = (m.end < from) ? m.end : from;
-            if (!emu_rehome_runs_on(m.begin, m.end)) {
+            if (emu_rehome_first_stack(m.begin, m.end)) {
+                emu_rehome_stack_out(home_fd(), &m, threads);
+            } else if (!emu_rehome_runs_on(m.begin, m.end)) {
                 emu_rehome_move_out(home_fd(), m, threads, true);
             }
         }
@@ -338,17 +340,19 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (lo >= hi) {
         return NULL;
     }
-    if ((hi > first + HOME_MAX) || (lo + HOME_MAX < first)) {
+    if ((hi > first + HOME_MAX) || (lo + SLOT_FIRST < first)) {
         return "it is too large";
     }
-    why = emu_rehome_against_pages(lo, hi);
+    why = emu_rehome_against_pages(lo, hi, wish->threads);
     if (why != NULL) {
         return why;
     }
     if (registered(lo, hi)) {
         return "some of its pages is registered, and was not moved";
     }
-    done = emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
+    done = emu_rehome_first_stack(lo, hi) ?
+                   emu_rehome_stack_in(home.fd, lo, hi, slot_offset(i, lo)) :
+                   emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
     if (done < hi) {
         emu_rehome_punch(home_fd(), slot_offset(i, done), hi - done);
         return "there is no memory, or it can't be held still";
@@ -557,7 +561,11 @@ int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 void emu_rehome_fork_prepare(void)
 {
     emu_rehome_hold();
-    if ((home.used == 0) || !pipe2(home.child, O_CLOEXEC)) {
+    if (home.used == 0) {
+        return;
+    }
+    emu_rehome_stack_fork_prepare(home.dev, home.ino);
+    if (!pipe2(home.child, O_CLOEXEC)) {
         return;
     }
     emu_vma_let_go(); /* for that there were two */
@@ -569,6 +577,9 @@ void emu_rehome_fork_prepare(void)
 
 void emu_rehome_fork_parent(void)
 {
+    if (home.used != 0) {
+        emu_rehome_stack_fork_parent(home.dev, home.ino);
+    }
     emu_rehome_release();
     if (home.child[0] >= 0) {
         struct pollfd closed = {home.child[0], POLLIN, 0};
@@ -589,6 +600,7 @@ void emu_rehome_fork_child(void)
     int                fd, ret;
 
     emu_rehome_release(); /* the one thread that there is took it */
+    emu_rehome_stack_fork_child();
     emu_freeze_fork_child();
     emu_vma_fork_child();
     if (home.fd < 0) {

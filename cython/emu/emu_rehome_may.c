@@ -86,14 +86,31 @@ static ssize_t read_file(const char *path, char *buf, size_t size)
     return n;
 }
 
+/* /proc/self/status; threads other than the caller and ours? */
+static bool read_status(char *text, size_t size, bool *threads_p)
+{
+    if (read_file("/proc/self/status", text, size) <= 0) {
+        return false;
+    }
+    *threads_p = status_field(text, "\nThreads:") != 1 + emu_g.service_running;
+    return true;
+}
+
+bool emu_rehome_other_threads(void)
+{
+    char text[8192];
+    bool threads = true; /* for all we know */
+
+    return !read_status(text, sizeof(text), &threads) || threads;
+}
+
 const char *emu_rehome_against(bool threads_ok, bool *threads_p)
 {
     char text[8192];
 
-    if (read_file("/proc/self/status", text, sizeof(text)) <= 0) {
+    if (!read_status(text, sizeof(text), threads_p)) {
         return "/proc is closed to the process";
     }
-    *threads_p = status_field(text, "\nThreads:") != 1 + emu_g.service_running;
     if (*threads_p && !threads_ok) {
         return "there is another thread";
     }
@@ -129,15 +146,15 @@ bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi)
     return within((uintptr_t)&stack, lo, hi + STACK_MORE);
 }
 
-const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi)
+const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)
 {
     uintptr_t      self = (uintptr_t)pthread_self();
     struct emu_vma vma;
 
-    /* not what the caller runs on, nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || emu_rehome_runs_on(lo, hi) ||
-        within((uintptr_t)&errno, lo, hi) || ((self + SELF_SIZE > lo) && (self < hi))) {
-        return "it is the stack, or of no kind that can be moved";
+    /* nor what the kernel writes for a thread by itself */
+    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || within((uintptr_t)&errno, lo, hi) ||
+        ((self + SELF_SIZE > lo) && (self < hi))) {
+        return "it is of no kind that can be moved";
     }
-    return NULL;
+    return emu_rehome_against_stack(lo, hi, threads);
 }

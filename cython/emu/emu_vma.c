@@ -239,11 +239,12 @@ static int next_piece(struct maps *m, uint64_t addr, unsigned which, struct vma_
     return ret;
 }
 
-/* Memory of the process alone: heap, anonymous, data of a program; not a stack, nor a device */
+/* Memory of the process alone: heap, stack, anonymous, data of a program; not a device */
 static bool is_plain(const struct vma_piece *p)
 {
     return p->readable && p->writable && !p->exec && !p->shared && strncmp(p->path, "/dev/", 5) &&
-           ((p->path[0] != '[') || !strcmp(p->path, "[heap]") || !strncmp(p->path, "[anon:", 6));
+           ((p->path[0] != '[') || !strcmp(p->path, "[heap]") || !strcmp(p->path, "[stack]") ||
+            !strncmp(p->path, "[anon:", 6));
 }
 
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
@@ -285,6 +286,25 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
     maps_close(&m);
     vma->unknown = ret < 0;
     return pos >= end;
+}
+
+bool emu_vma_end_of(const char *path, uintptr_t *end_p)
+{
+    uint64_t         pos = 0;
+    struct vma_piece p;
+    struct maps      m;
+    bool             found = false;
+
+    if (!maps_open(&m)) {
+        return false;
+    }
+    while (!found && (next_piece(&m, pos, OR_NEXT, &p) == 0)) {
+        found = strcmp(p.path, path) == 0;
+        pos   = p.end;
+    }
+    maps_close(&m);
+    *end_p = (uintptr_t)pos;
+    return found;
 }
 
 bool emu_vma_named(const char *path)

@@ -279,11 +279,11 @@ static void stays(struct pair *p, void *addr, size_t n, const char *why)
 
 CONF_TEST("rehome", conditions, 2,
           "memory stays where it is while there is another thread, locked memory, an io_uring, an aio context or a "
-          "device, when it is the stack, or too much")
+          "device, or when it is too much")
 {
     struct pair  p;
-    char        *block = malloc(BYTES), frame[BYTES];
-    char        *large = mmap(NULL, 80u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char        *block = malloc(BYTES);
+    char        *large = mmap(NULL, 513u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     _Atomic bool stop  = false;
     pthread_t    thread;
     char         params[256] = {0};
@@ -315,8 +315,7 @@ CONF_TEST("rehome", conditions, 2,
         stays(&p, block, BYTES, "a device");
         close(fd);
     }
-    stays(&p, frame, sizeof(frame), "the stack");
-    stays(&p, large, 80u << 20, "80 MiB");
+    stays(&p, large, 513u << 20, "513 MiB");
 
     if (conf_rank == 1) { /* and nothing of this lasts */
         utofu_stadd_t stadd = conf_reg(&p.vcq, block, BYTES, 0);
@@ -324,6 +323,37 @@ CONF_TEST("rehome", conditions, 2,
         conf_dereg(&p.vcq, stadd);
     }
     free(block);
+    pair_close(&p);
+}
+
+CONF_TEST("rehome", much_at_once, 2, "a block of 200 MiB is moved, and goes back, as a small one")
+{
+    struct pair   p;
+    size_t        n     = (size_t)200 << 20;
+    char         *block = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    utofu_stadd_t stadd = 0;
+
+    pair_open(&p);
+    CONF_CHECK(block != MAP_FAILED, "mmap");
+    for (unsigned round = 0; round < 2; round++) {
+        if (conf_rank == 1) {
+            for (size_t at = 0; at < n; at += PAGE) {
+                memcpy(block + at + 8, &at, sizeof(at));
+            }
+            stadd = conf_reg(&p.vcq, block, n, 0);
+            CONF_CHECK(is_home(block, NULL) && is_home(block + n - 1, NULL), "not moved");
+        }
+        exchange(&p, block, BYTES, stadd, 1);
+        exchange(&p, block + n - BYTES, BYTES, stadd + n - BYTES, 2);
+        if (conf_rank == 1) {
+            conf_dereg(&p.vcq, stadd);
+            CONF_CHECK(!is_home(block, NULL) && !is_home(block + n - 1, NULL) && (home_bytes() == 0), "still there");
+            for (size_t at = BYTES; at < n - BYTES; at += PAGE) {
+                CONF_CHECK(!memcmp(block + at + 8, &at, sizeof(at)), "page %zu", at / PAGE);
+            }
+            usleep(1000000); /* what it took is a small part of the time again */
+        }
+    }
     pair_close(&p);
 }
 
