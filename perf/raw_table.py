@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measures the speed bounds of utofu.h alone against UCX's shared-memory transports.
 
-"mapped" is a shared memfd mapping, which peers can map; "malloc" is any other
+"mapped" is a shared memfd mapping, which peers can map; "malloc" and "stack" are any other
 memory.  The kernel kernels/raw_utofu.c does what ucx_perftest does: the same
 ping-pong with a look at the last byte, the same stream of operations.  Peers are
 stock ucx_perftest and, for memory from malloc, kernels/uct_put.c on cma with the
@@ -108,11 +108,11 @@ def rates(bench):
 
 
 def malloc_latency(bench):
-    """Put ping-pong into memory that the program has from malloc."""
+    """Put ping-pong into memory that peers can't map by themselves."""
 
     def case(size, how, memory, bound, order=(), stock=False, kept=False, lines=True):
-        where = {"malloc-page": "1 page", "malloc": "2 pages"}[memory]
-        text = "malloc" + (", kept private" if kept else "")
+        where = {"malloc-page": "1 page", "malloc": "2 pages", "stack": "1 page"}[memory]
+        text = memory.partition("-")[0] + (", kept private" if kept else "")
         text += "" if lines else ", lines unordered"
         text += f": lat {size_text(size)} {how}"
         if size == 4096:
@@ -144,6 +144,8 @@ def malloc_latency(bench):
 
     return [
         *all_sizes(),
+        *(case(size, how_to_put(size), "stack", 0.7) for size in (8, 64, 512, 4096)),
+        *(case(size, "put", "stack", 1.0) for size in big),
         # where the emulator may not move it: only the kernel can reach it
         *all_sizes(kept=True),
         # up to 64 B it is the same

@@ -146,4 +146,10 @@ static inline void *perf_memory(const char *kind, size_t length)
     return memory;
 }
 
+/* The same, or "stack": of the function that asks, from the start of a page */
+#define PERF_MEMORY(_kind, _length) \
+    (strcmp(_kind, "stack") ? \
+             perf_memory(_kind, _length) : \
+             memset(__builtin_alloca_with_align(_length, 8 * 4096), 0, _length))
+
 #endif /* PERF_COMMON_H */

@@ -284,7 +284,7 @@ int main(int argc, char **argv)
     offset     = (size + 4095) & ~(size_t)4095;
     ack_offset = 2 * offset;
     length     = ack_offset + 4096;
-    memory     = perf_memory(argv[3], length);
+    memory     = PERF_MEMORY(argv[3], length);
     out        = memory + offset;
     acked      = (volatile uint64_t*)(memory + ack_offset);
     UTOFU_CHECK(utofu_query_vcq_id(vcq, &mine.vcq_id));

@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 
     /* what comes in, and page-aligned behind it what goes out */
     out_offset = (size + 4095) & ~(size_t)4095;
-    memory     = perf_memory(argv[3], out_offset + size);
+    memory     = PERF_MEMORY(argv[3], out_offset + size);
     out        = memory + out_offset;
     memset(&mine, 0, sizeof(mine));
     mine.address = (uintptr_t)memory;
