@@ -82,7 +82,10 @@ EMU_INLINE size_t emu_tail_size(uintptr_t dst, size_t n)
  * each line ends with a release store.
  */
 #define EMU_AVX512_MAX ((size_t)16 << 10) /* beyond, half a line at a time is as fast or faster */
+#define EMU_FAR_MIN    ((size_t)768 << 10)
 extern bool emu_has_avx, emu_has_avx512; /* emu_processor.c: and are worth it */
+extern bool emu_fetches_far;             /* from EMU_FAR_MIN on */
+void emu_copy_far(char *dst, const char *src, size_t n);
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define EMU_COPY_ASM 1
@@ -175,6 +178,8 @@ EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
     if (emu_likely(n >= 64)) {
         if (emu_has_avx512 && (n <= EMU_AVX512_MAX)) {
             emu_copy_avx512(dst, src, n);
+        } else if ((n >= EMU_FAR_MIN) && emu_fetches_far) {
+            emu_copy_far(dst, src, n);
         } else if (emu_likely(emu_has_avx)) {
             emu_copy_avx(dst, src, n);
         } else {

@@ -121,3 +121,70 @@ CONF_TEST("lines", lines_wrong_variable, 1, "a wrong UTOFU_EMU_LINES is said, an
     CONF_OK(utofu_create_vcq(0, 0, &hdl));
     CONF_OK(utofu_free_vcq(hdl));
 }
+
+/* Where a put to [at, at + n) is seen to have come so far, all before it is there, too. */
+static bool all_before(const uint64_t *data, size_t words, uint64_t value, size_t step)
+{
+    for (size_t i = words; i-- > 0;) {
+        if ((i % step == 0) && (load(&data[i]) == value + i)) {
+            for (size_t k = i; k-- > 0;) {
+                CONF_CHECK(load(&data[k]) == value + k, "of %zu words, word %zu is new, word %zu is not", words, i, k);
+            }
+            return i + step >= words;
+        }
+    }
+    return false;
+}
+
+CONF_TEST("lines", lines_of_large_puts, 2,
+          "puts of 0.7 to 1.1 MiB to mapped memory, from and to any place, write what they are to, in ascending order "
+          "of cache lines, and nothing else")
+{
+    static const size_t sizes[] = {768 << 10, (768 << 10) - 8, (768 << 10) + 8, (768 << 10) + 2200, 900000, 1100000 - 32};
+    enum { MOST = 1100000, ROUNDS = 60, GUARD = 4096 };
+    struct conf_vcq vcq;
+    struct conf_mem mem, ack;
+    utofu_stadd_t   stadds[2], acks[2];
+    unsigned        spins = 0;
+
+    conf_timeout(60);
+    conf_pin();
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, MOST + 2 * GUARD + 512);
+    conf_mem_alloc(&ack, CONF_MEM_MEMFD, 4096);
+    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
+    conf_reg_all(&vcq, ack.addr, 4096, acks);
+    memset(mem.addr, 0x5a, mem.size);
+    conf_barrier();
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        size_t    n = sizes[round % CONF_LEN(sizes)], from = GUARD + round * 40 % 256, to = GUARD + round * 24 % 512;
+        uint64_t  value = round << 32;
+        uint64_t *data  = (uint64_t *)(void *)(mem.addr + (conf_rank == 0 ? from : to));
+
+        if (conf_rank == 0) {
+            for (size_t i = 0; i < n / 8; i++) {
+                data[i] = value + i;
+            }
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + from, stadds[1] + to, n, 7, CONF_STRONG, NULL));
+            while (load((const uint64_t *)(void *)ack.addr) != round) {
+                conf_relax(&spins);
+            }
+            continue;
+        }
+        while (!all_before(data, n / 8, value, 32 - round % 8)) {
+            conf_relax(&spins);
+        }
+        while (load(&data[n / 8 - 1]) != value + n / 8 - 1) {
+            conf_relax(&spins);
+        }
+        all_before(data, n / 8, value, 1);
+        CONF_CHECK_BYTES(mem.addr, to, 0x5a, "before it");
+        CONF_CHECK_BYTES(mem.addr + to + n, mem.size - to - n, 0x5a, "behind it");
+        memset(data, 0x5a, n);
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[0], round, acks[0], 8, 0, CONF_STRONG, NULL));
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+    conf_mem_free(&ack);
+}
