@@ -141,7 +141,7 @@ CONF_TEST("lines", lines_of_large_puts, 2,
           "of cache lines, and nothing else")
 {
     static const size_t sizes[] = {768 << 10, (768 << 10) - 8, (768 << 10) + 8, (768 << 10) + 2200, 900000, 1100000 - 32};
-    enum { MOST = 1100000, ROUNDS = 60, GUARD = 4096 };
+    enum { MOST = 1100000, ROUNDS = 600, GUARD = 4096 };
     struct conf_vcq vcq;
     struct conf_mem mem, ack;
     utofu_stadd_t   stadds[2], acks[2];
