@@ -7,11 +7,12 @@ UTOFU_EMU_TIMING set; tofud_model.py says what they should be.  A line has the m
 over the rounds of each round's median and 99th percentile.  One-way times whose
 model is 0.5 to 2 us are judged: the median within 30 ns of the model, the 99th
 percentile no more than 60 ns above it.  That is said of two idle cores.  Whether they are
-says a loop without the library, which waits for 1 us on each side and stores: run before
-and after each judged line, its 99th percentile must be within 60 ns of its median.  If it
-is not the line is run again, up to 8 times, and only rounds with idle cores count; a line
-that had none says so, and all of its rounds count.  The first two lines say what the host
-does by itself: puts with the timing off, and that loop.
+says a loop without the library, which waits for 1 us on each side and stores.  It runs
+before and after each 500 puts, 300 times: of puts between two whose 99th percentile is within
+60 ns of the median, the cores are idle, and only these count.  If they are less than half
+of a round it is taken again, up to 8 times, and does not count after that; of a line none
+of whose rounds counts, which says so, all do.  The first two lines say what the host does by itself: puts with the timing
+off, and that loop.
 
 The exit code is 0 when all of these hold, 1 when one does not.
 """
@@ -39,8 +40,8 @@ JUDGED = (500.0, 2000.0)
 NOT_SUPPORTED = 77  # exit code of the kernel
 BARE = "no library: 1 us, a store"
 BARE_NS = 1000  # what it waits before each store
-TRIES = 8  # of a round, until the cores are idle
-IDLE_ITERATIONS = 3000  # of the loop that says whether they are
+TRIES = 8  # of a round, until enough of it had idle cores
+BLOCK, BARE_BLOCK = 500, 300  # of the kernel: puts, and turns of the loop between them
 HERE = "0,0,0,0,0,0"
 # Nodes of the same unit, so many hops away.
 AWAY = {1: "0,0,0,1,0,0", 2: "0,0,0,1,1,0", 3: "0,0,0,1,1,1"}
@@ -138,7 +139,10 @@ def make_lines(p):
 
 
 def run_kernel(kernel, cpus, env, line, iterations):
-    """Times in ns, or None when the library does not support the operation."""
+    """Times in ns, and those of the loop without the library, which may be none.
+
+    None when the library does not support the operation.
+    """
     size, *rest = line.arguments
     command = [kernel, *cpus, size, max(20, iterations // line.weight), *rest]
     command = [str(word) for word in (*command, HERE, *line.targets)]
@@ -159,7 +163,11 @@ def run_kernel(kernel, cpus, env, line, iterations):
         raise perftest.PerftestError(
             f"{' '.join(command[3:])}: ended with {done.returncode}\n{done.stderr}"
         )
-    return [float(word) for word in done.stdout.split()[1:]]
+    found = {}
+    for text in done.stdout.splitlines():
+        name, *words = text.split()
+        found[name] = [float(word) for word in words]
+    return found["ns"], found.get("bare", [])
 
 
 def percentile(values, percent):
@@ -173,27 +181,44 @@ def is_steady(times):
     return percentile(times, 99) - statistics.median(times) <= P99_LIMIT
 
 
-def run_idle(line, run, are_idle):
-    """The times of a line, and whether the cores were idle before and after."""
+def idle_part(times, bare):
+    """The times of the blocks that had idle cores before and after."""
+    steady = [
+        is_steady(bare[at : at + BARE_BLOCK]) for at in range(0, len(bare), BARE_BLOCK)
+    ]
+    return [
+        time
+        for number, idle in enumerate(zip(steady, steady[1:]))
+        if all(idle)
+        for time in times[number * BLOCK : (number + 1) * BLOCK]
+    ]
+
+
+def run_idle(line, run):
+    """The times of a line that count, and whether the cores were idle for them."""
+    times = []
     for _ in range(TRIES):
-        before = are_idle()
-        times = run(line)
-        if times is None or (before and are_idle()):
-            return times, True
+        result = run(line)
+        if result is None:
+            break
+        times = result[0]
+        idle = idle_part(*result)
+        if len(idle) >= len(times) / 2:
+            return idle, True
     return times, False
 
 
-def measure(lines, rounds, run, are_idle=lambda: True):
+def measure(lines, rounds, run):
     """Take turns; returns one result per line."""
     samples = [([], []) for _ in lines]  # of rounds with busy cores, and with idle ones
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         for line, sample in zip(lines, samples):
             if line.is_judged:
-                times, idle = run_idle(line, run, are_idle)
+                times, idle = run_idle(line, run)
             else:
-                times, idle = run(line), True
-            if times is not None:
+                times, idle = (run(line) or ([],))[0], True
+            if times:
                 sample[idle].append((statistics.median(times), percentile(times, 99)))
     results = []
     for line, (busy, sample) in zip(lines, samples):
@@ -284,12 +309,7 @@ def main():
         kernel = compile_kernels(folder, ("timed_utofu",))["timed_utofu"]
         run = functools.partial(run_kernel, kernel, cpus, env)
         try:
-            results = measure(
-                lines,
-                rounds,
-                lambda line: run(line, iterations),
-                lambda: is_steady(run(bare_line(), IDLE_ITERATIONS)),
-            )
+            results = measure(lines, rounds, lambda line: run(line, iterations))
         except (perftest.PerftestError, subprocess.SubprocessError) as error:
             sys.exit(f"timing_table: {error}")
     print(

@@ -30,11 +30,12 @@ static void wait_until(uint64_t ticks)
     }
 }
 
-/* emu_copy with the times of its two steps */
-static void copy_timed(char *dst, const char *src, size_t n, const struct emu_times *t)
+/* emu_copy with the times of its two steps; looked_at: somebody may be looking for the last word */
+static void copy_timed(char *dst, const char *src, size_t n, bool looked_at, const struct emu_times *t)
 {
-    char   last[8];
-    size_t tail;
+    char     last[8];
+    size_t   tail;
+    uint64_t visible;
 
     if (t == NULL) {
         emu_copy(dst, src, n);
@@ -45,10 +46,14 @@ static void copy_timed(char *dst, const char *src, size_t n, const struct emu_ti
         wait_until(t->visible);
         return;
     }
-    tail = emu_tail_size((uintptr_t)dst, n);
+    tail    = emu_tail_size((uintptr_t)dst, n);
+    visible = t->visible;
+    if (looked_at && (visible != 0)) {
+        visible -= (uint64_t)emu_timing_way(dst + (n - tail), visible);
+    }
     emu_copy_body(dst, src, n - tail);
     memcpy(last, src + (n - tail), tail);
-    wait_until(t->visible);
+    wait_until(visible);
     emu_store_tail(dst + (n - tail), last, tail);
 }
 
@@ -113,7 +118,8 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     }
     c->mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
     if (c->mapped) {
-        copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length, t);
+        copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
+                   (t != NULL) && (t->remote == 0), t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
     }
     code = write_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags), t);
@@ -143,7 +149,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     c->mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
     if (c->mapped) {
         atomic_thread_fence(memory_order_acquire);
-        copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, t);
+        copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, false, t);
         return emu_fault_seen ? emu_region_cut_off(c->peer, r) : emu_region_still(r);
     }
     code = read_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,

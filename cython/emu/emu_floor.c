@@ -15,6 +15,7 @@
 #define MEASURE_NS   40000000u
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
 #define LINES        32u
+#define PROBES       32u /* of each line */
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
 
 /* Each way has lines of its own, as puts have: a CPU that stores to one that the other has
@@ -69,10 +70,39 @@ static uint64_t rests(uint64_t ticks)
     return sample[CHUNKS / 4];
 }
 
-/* The lower quartile of short series, because other work disturbs some of them */
-double emu_floor_measure(void)
+static void wait_back(uint64_t w)
 {
-    uint64_t  sample[CHUNKS], begin, ticks = emu_ticks_of_ns(REST_NS);
+    while (atomic_load_explicit(&pingpong.back[w % LINES].word, memory_order_acquire) != w) {
+    }
+}
+
+/* What a probe takes on lines that the other CPU looks at, in ticks; w: the next store */
+static uint64_t probes(uint64_t w, uint64_t ticks)
+{
+    static uint64_t sample[PROBES * LINES];
+    uint64_t        begin = emu_ticks(), sum = 0;
+    unsigned        n = 0, part;
+
+    for (; (n < PROBES * LINES) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); w++) {
+        rest(ticks);
+        sample[n++] = emu_way_probe((void *)&pingpong.there[w % LINES].word);
+        rest(ticks);
+        atomic_store_explicit(&pingpong.there[w % LINES].word, w, memory_order_release);
+        wait_back(w);
+    }
+    qsort(sample, n, sizeof(sample[0]), emu_by_value);
+    part = n - n / 8; /* the others were disturbed */
+    for (unsigned i = 0; i < part; i++) {
+        sum += sample[i];
+    }
+    return (part > 0) ? sum / part : 0;
+}
+
+/* The lower quartile of short series, because other work disturbs some of them */
+struct emu_floor emu_floor_measure(void)
+{
+    struct emu_floor none = {0, 0}, found;
+    uint64_t  sample[CHUNKS], begin, w = 1, ticks = emu_ticks_of_ns(REST_NS);
     double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9;
     cpu_set_t mine, other;
     unsigned  n = 0;
@@ -88,7 +118,7 @@ double emu_floor_measure(void)
         }
     }
     if (CPU_COUNT(&other) == 0) {
-        return 0;
+        return none;
     }
     cpu_set_t just;
     CPU_ZERO(&just);
@@ -100,7 +130,7 @@ double emu_floor_measure(void)
     atomic_store(&pingpong.stop, false);
     atomic_store(&pingpong.placed, false);
     if (pthread_create(&thread, NULL, answer, &other)) {
-        return 0;
+        return none;
     }
     sched_setaffinity(0, sizeof(just), &just);
     alone = rests(ticks);
@@ -108,20 +138,21 @@ double emu_floor_measure(void)
         sched_yield();
     }
     begin = emu_ticks(); /* not before: it may be long until the other one runs, and one series there must be */
-    for (uint64_t w = 1; (n < CHUNKS) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); n++) {
+    for (; (n < CHUNKS) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); n++) {
         uint64_t t = emu_ticks();
         for (int i = 0; i < ROUNDS; i++, w++) {
             rest(ticks);
             atomic_store_explicit(&pingpong.there[w % LINES].word, w, memory_order_release);
-            while (atomic_load_explicit(&pingpong.back[w % LINES].word, memory_order_acquire) != w) {
-            }
+            wait_back(w);
         }
         sample[n] = emu_ticks() - t;
     }
+    found.probe = emu_way_is_by_line() ? (double)probes(w, ticks) / ticks_per_ns : 0;
     atomic_store(&pingpong.stop, true);
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
     qsort(sample, n, sizeof(sample[0]), emu_by_value);
     double one_way = ((double)sample[n / 4] / 2 - (double)alone) / ROUNDS / ticks_per_ns;
-    return (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+    found.way      = (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+    return found;
 }

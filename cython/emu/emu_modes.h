@@ -110,6 +110,9 @@ uint64_t emu_timing_barrier_now(void);
 uint64_t emu_timing_packet(uint64_t fired_at); /* when it arrives */
 bool emu_timing_completed(uint64_t due);
 void emu_timing_wait(uint64_t until);
+/* A put will store its last word at `at` when it is due, and nothing of that line yet: ticks that
+ * this takes to whoever looks for it, more than on the average (emu_way.c).  Any thread. */
+int64_t emu_timing_way(void *at, uint64_t due);
 uint64_t emu_ticks(void);
 uint64_t emu_ticks_of_ns(uint64_t ns);
 

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  8u
+#define EMU_SHM_VERSION  9u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -166,7 +166,8 @@ struct emu_control {
     struct emu_proc_slot slot[EMU_MAX_PROCS];
     struct emu_node      node[EMU_MAX_NODES];
     struct emu_clock     clock[EMU_MAX_NODES];
-    _Atomic uint64_t     timing_floor; /* ps, 0: not measured */
+    _Atomic uint64_t     timing_floor; /* ps, 0: not measured (struct emu_floor) */
+    _Atomic uint64_t     timing_probe; /* the same */
     _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
     uint32_t             pad;
     /* Of each process' VCQs, odd: it exists.  What peers compare on every operation; it is

@@ -185,8 +185,9 @@ bool emu_timing_init(void)
 /* Once the control segment is there: the first process of a job measures. */
 void emu_timing_join(void)
 {
-    uint64_t floor_;
-    double   call;
+    struct emu_floor found;
+    uint64_t         floor_;
+    double           call;
 
     if (!timed) {
         return;
@@ -194,11 +195,14 @@ void emu_timing_join(void)
     calibrate_clock();
     floor_ = atomic_load(&emu_g.control->timing_floor);
     if ((ns[P_FLOOR] == 0) && (floor_ == 0)) {
-        floor_ = (uint64_t)(emu_floor_measure() * 1000) + 1;
+        found  = emu_floor_measure();
+        floor_ = (uint64_t)(found.way * 1000) + 1;
+        atomic_store(&emu_g.control->timing_probe, (uint64_t)(found.probe * 1000));
         atomic_store(&emu_g.control->timing_floor, floor_);
     }
     if (ns[P_FLOOR] == 0) {
         ns[P_FLOOR] = (double)floor_ / 1000;
+        emu_way_init((double)atomic_load(&emu_g.control->timing_probe) / 1000);
     }
     for (unsigned i = 0; i < PARAMETERS; i++) {
         tk[i] = (uint64_t)(ns[i] * ticks_per_ns);

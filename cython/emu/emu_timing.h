@@ -31,9 +31,19 @@ enum parameter {
 /* The parameters that UTOFU_EMU_TIMING names; false: the mode is off. */
 bool emu_profile_read(double ns[PARAMETERS]);
 
-/* One way of an 8-byte store to a load on another CPU that has been looking for a while, in ns;
- * takes 0.1 s at most. */
-double emu_floor_measure(void);
+/* One way of an 8-byte store to a load on another CPU that has been looking for a while, and
+ * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most. */
+struct emu_floor {
+    double way, probe;
+};
+struct emu_floor emu_floor_measure(void);
+
+/* emu_way.c: is it known of this processor that the way depends on the line? */
+bool emu_way_is_by_line(void);
+/* What probes take on the average; 0: not known */
+void emu_way_init(double probe_ns);
+/* Ticks that an atomic instruction takes there which changes nothing */
+uint64_t emu_way_probe(void *at);
 
 /* For qsort of uint64_t */
 static inline int emu_by_value(const void *a, const void *b)

@@ -4,7 +4,9 @@
  *
  * Rank 0 is on the node <coords0>; the targets are processes of their own, one on
  * each of the nodes named after it.  A time is taken per iteration, so that the
- * tail of the distribution is seen; the line "ns <time> ..." has them all.
+ * tail of the distribution is seen; the line "ns <time> ..." has them all.  The line
+ * "bare <time> ..." of a ping-pong has times of "bare" with 1000 ns, taken before and
+ * after each BLOCK of its own.
  *
  * put, piggyback8:   half a round trip, the target polls the last byte.
  * notice:            half a round trip, the target polls its MRQ.
@@ -27,6 +29,10 @@
 
 #define MAX_TARGETS 6
 #define MAX_TNIS    6
+#define BLOCK       500 /* round trips that are one behind the other */
+#define BLOCK_WARMUP 8
+#define BARE_BLOCK  300
+#define BARE_NS     1000
 #define BATCH       64 /* operations of a stream per time */
 #define NOT_THERE   77
 #define MTU         1920 /* largest packet; hw.caps.max_mtu */
@@ -50,14 +56,48 @@ static void check_supported(int ret)
     PERF_CHECK(ret == UTOFU_SUCCESS, "utofu: %d", ret);
 }
 
-static void print_times(double scale)
+static void print_values(const char *name, const double *values, long count,
+                         double scale)
 {
-    printf("ns");
-    for (long i = 0; i < iterations; ++i) {
-        printf(" %.1f", times[i] * scale * 1e9);
+    printf("%s", name);
+    for (long i = 0; i < count; ++i) {
+        printf(" %.1f", values[i] * scale * 1e9);
     }
     printf("\n");
     fflush(stdout);
+}
+
+static void print_times(double scale)
+{
+    print_values("ns", times, iterations, scale);
+}
+
+/* What the host does to any loop that waits for a time and stores: so many round trips,
+ * of which rank 0 has the times. */
+static void bare_block(double *took, long count, double ns)
+{
+    _Atomic uint64_t *mine_out = bare_words + (8 * 32 * rank); /* lines of their own */
+    _Atomic uint64_t *mine_in  = bare_words + (8 * 32 * !rank);
+    static uint64_t   word = 0;
+    double            now, last = perf_now();
+
+    for (long i = 0; i < count; ++i) {
+        ++word;
+        if (rank == 1) {
+            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
+            }
+        }
+        for (now = perf_now(); perf_now() < now + (ns * 1e-9);) {
+        }
+        atomic_store_explicit(mine_out, word, memory_order_release);
+        if (rank == 0) {
+            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
+            }
+            now     = perf_now();
+            took[i] = now - last;
+            last    = now;
+        }
+    }
 }
 
 /* Wait for the byte or the notice as a program does that also has a TCQ to empty. */
@@ -85,16 +125,17 @@ static void wait_for(uint8_t value, int by_notice, int *in_flight)
     }
 }
 
-static void pingpong(enum perf_how how, int by_notice)
+/* So many round trips; rank 0 has the times. */
+static void put_block(double *took, long count, enum perf_how how, int by_notice)
 {
-    unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-                          UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
-                          (by_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
-    int           in_flight = 0;
-    uint8_t       value = 0;
-    double        now, last = perf_now();
+    static uint8_t value = 0;
+    static int     in_flight = 0;
+    unsigned long  flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                           UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
+                           (by_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
+    double         now, last = perf_now();
 
-    for (long i = -warmup; i < iterations; ++i) {
+    for (long i = 0; i < count; ++i) {
         value = value % 251 + 1;
         if (rank == 1) {
             wait_for(value, by_notice, &in_flight);
@@ -108,48 +149,50 @@ static void pingpong(enum perf_how how, int by_notice)
         ++in_flight;
         if (rank == 0) {
             wait_for(value, by_notice, &in_flight);
-            now = perf_now();
-            if (i >= 0) {
-                times[i] = now - last;
-            }
-            last = now;
+            now     = perf_now();
+            took[i] = now - last;
+            last    = now;
         }
     }
     while (in_flight) {
         in_flight -= perf_drain_tcq(vcqs[0]);
     }
-    if (rank == 0) {
-        print_times(0.5);
-    }
 }
 
-/* What the host does to any loop that waits for a time and stores. */
+static void pingpong(enum perf_how how, int by_notice)
+{
+    long   blocks = (iterations + BLOCK - 1) / BLOCK, n;
+    double *bare = malloc((blocks + 1) * BARE_BLOCK * sizeof(*bare));
+    double cold[BLOCK_WARMUP];
+
+    PERF_CHECK(bare != NULL, "no memory");
+    memset(bare, 0xff, (blocks + 1) * BARE_BLOCK * sizeof(*bare)); /* as times */
+    for (n = 0; n < warmup; n += BLOCK_WARMUP) {
+        put_block(cold, BLOCK_WARMUP, how, by_notice);
+    }
+    bare_block(bare, BARE_BLOCK, BARE_NS);
+    for (long b = 0; b < blocks; ++b) {
+        n = iterations - b * BLOCK;
+        put_block(cold, BLOCK_WARMUP, how, by_notice);
+        put_block(times + b * BLOCK, (n < BLOCK) ? n : BLOCK, how, by_notice);
+        bare_block(bare + (b + 1) * BARE_BLOCK, BARE_BLOCK, BARE_NS);
+    }
+    if (rank == 0) {
+        print_times(0.5);
+        print_values("bare", bare, (blocks + 1) * BARE_BLOCK, 0.5);
+    }
+    free(bare);
+}
+
+/* That alone */
 static void bare(void)
 {
-    _Atomic uint64_t *mine_out = bare_words + (8 * 32 * rank); /* lines of their own */
-    _Atomic uint64_t *mine_in  = bare_words + (8 * 32 * !rank);
-    double           now, last = perf_now();
+    double cold[BARE_BLOCK];
 
-    for (long i = -warmup; i < iterations; ++i) {
-        uint64_t word = (uint64_t)(i + warmup + 1);
-
-        if (rank == 1) {
-            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
-            }
-        }
-        for (now = perf_now(); perf_now() < now + (size * 1e-9);) {
-        }
-        atomic_store_explicit(mine_out, word, memory_order_release);
-        if (rank == 0) {
-            while (atomic_load_explicit(mine_in, memory_order_acquire) != word) {
-            }
-            now = perf_now();
-            if (i >= 0) {
-                times[i] = now - last;
-            }
-            last = now;
-        }
+    for (long n = 0; n < warmup; n += BARE_BLOCK) {
+        bare_block(cold, BARE_BLOCK, size);
     }
+    bare_block(times, iterations, size);
     if (rank == 0) {
         print_times(0.5);
     }
