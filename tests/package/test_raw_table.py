@@ -188,12 +188,17 @@ def test_timing_peer_waits_and_stores(processes, tmp_path):
     assert f"p99 {item['p99_ns'] - item['median_ns']:+.0f}: the host's" in output
 
 
+# Of the loop without the library, what it takes beside puts on idle and on busy cores
+IDLE = [1200.0] * 298 + [9000.0] * 2
+BUSY = [1200.0] * 290 + [1300.0] * 10
+
+
 def test_timing_verdicts(perf_module, capsys):
     table = perf_module("timing_table")
 
     def judge(times, expected=1000.0, is_one_way=True):
         line = table.Line("x", 1, expected, (), (), is_one_way=is_one_way)
-        (result,) = table.measure([line], 3, lambda _: times)
+        (result,) = table.measure([line], 3, lambda _: times and (times, IDLE * 2))
         table.print_table([result])
         out = capsys.readouterr().out
         assert ("DOES NOT HOLD" in out) == (result["judged"] and not result["holds"])
@@ -210,32 +215,58 @@ def test_timing_verdicts(perf_module, capsys):
     assert judge(None) == (True, False)
 
 
+def test_timing_counts_blocks_of_idle_cores(perf_module):
+    table = perf_module("timing_table")
+    times = [0.0] * table.BLOCK + [1.0] * table.BLOCK + [2.0] * 10
+
+    def counted(*loops):
+        assert all(len(loop) == table.BARE_BLOCK for loop in loops)
+        return sorted(set(table.idle_part(times, sum(loops, []))))
+
+    assert counted(IDLE, IDLE, IDLE, IDLE) == [0.0, 1.0, 2.0]
+    assert table.idle_part(times, IDLE * 4) == times
+    assert counted(BUSY, IDLE, IDLE, IDLE) == [1.0, 2.0]
+    assert counted(IDLE, BUSY, IDLE, IDLE) == [2.0]
+    assert counted(IDLE, IDLE, IDLE, BUSY) == [0.0, 1.0]
+    assert counted(IDLE, IDLE, BUSY, BUSY) == [0.0]
+    assert counted(IDLE, BUSY, BUSY, IDLE) == []
+    assert table.is_steady([1200.0] * 99 + [9000.0])
+    assert table.is_steady([1200.0] * 98 + [1260.0] * 2)
+    assert not table.is_steady([1200.0] * 98 + [1261.0] * 2)
+
+
 def test_timing_counts_rounds_of_idle_cores(perf_module, capsys):
     table = perf_module("timing_table")
     line = table.Line("x", 1, 1000.0, (), (), is_one_way=True)
 
     def measure(idle, one_way=True):
         """Times grow with each run, so that the result says which of them counted."""
-        runs, looks = iter(range(1000)), iter(idle)
+        runs, loops = iter(range(1000)), iter(idle)
         line.is_one_way = one_way
-        (result,) = table.measure(
-            [line], 3, lambda _: [1000.0 + next(runs)] * 100, lambda: next(looks)
-        )
+
+        def run(_):
+            # a block, and half of one: cores that are busy before the first, or after the last
+            time = 1000.0 + next(runs)
+            first, last = {"idle": (IDLE, IDLE), "less": (BUSY, IDLE), "busy": (IDLE, BUSY)}[
+                next(loops, "idle")
+            ]
+            size = table.BLOCK
+            return [time] * (size + size // 2), first + IDLE + last
+
+        (result,) = table.measure([line], 3, run)
         table.print_table([result])
         ever = "never idle" not in capsys.readouterr().out
         return [median - 1000 for median, _ in result["rounds"]], ever
 
-    assert measure([True] * 6) == ([0, 1, 2], True)
-    # busy before it, busy after it, and a round that has no idle cores in 8 tries
-    assert measure([False, *[True] * 6]) == ([1, 2, 3], True)
-    assert measure([True, False, *[True] * 6]) == ([1, 2, 3], True)
-    assert measure([*[False] * 8, *[True] * 4]) == ([8, 9], True)
-    assert measure([False] * 24) == ([7, 15, 23], False)
+    assert measure([]) == ([0, 1, 2], True)
+    # two thirds of it are enough, one third is not
+    assert measure(["busy"]) == ([0, 1, 2], True)
+    assert measure(["less"]) == ([1, 2, 3], True)
+    # a round that has no idle cores in 8 tries
+    assert measure(["less"] * 8) == ([8, 9], True)
+    assert measure(["less"] * 24) == ([7, 15, 23], False)
     # who is not judged is not asked about
-    assert measure([], one_way=False) == ([0, 1, 2], True)
-    assert table.is_steady([1200.0] * 99 + [9000.0])
-    assert table.is_steady([1200.0] * 98 + [1260.0] * 2)
-    assert not table.is_steady([1200.0] * 98 + [1261.0] * 2)
+    assert measure(["less"] * 24, one_way=False) == ([0, 1, 2], True)
 
 
 # Published figures in ns that the model was made from, and two that it was not.
