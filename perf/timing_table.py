@@ -9,8 +9,8 @@ model is 0.5 to 2 us are judged: the median within 30 ns of the model, the 99th
 percentile no more than 60 ns above it.  That is said of two idle cores.  Whether they are
 says a loop without the library, which waits for 1 us on each side and stores.  It runs
 before and after each 500 puts, 300 times: of puts between two whose 99th percentile is within
-60 ns of the median, the cores are idle, and only these count.  If they are less than half
-of a round it is taken again, up to 8 times, and does not count after that; of a line none
+60 ns of the median, the cores are idle, and only these count.  If they are less than three
+quarters of a round it is taken again, up to 8 times, and does not count after that; of a line none
 of whose rounds counts, which says so, all do.  The first two lines say what the host does by itself: puts with the timing
 off, and that loop.
 
@@ -41,6 +41,7 @@ NOT_SUPPORTED = 77  # exit code of the kernel
 BARE = "no library: 1 us, a store"
 BARE_NS = 1000  # what it waits before each store
 TRIES = 8  # of a round, until enough of it had idle cores
+IDLE_SHARE = 0.75  # of a round, that is enough
 BLOCK, BARE_BLOCK = 500, 300  # of the kernel: puts, and turns of the loop between them
 HERE = "0,0,0,0,0,0"
 # Nodes of the same unit, so many hops away.
@@ -203,7 +204,7 @@ def run_idle(line, run):
             break
         times = result[0]
         idle = idle_part(*result)
-        if len(idle) >= len(times) / 2:
+        if len(idle) >= IDLE_SHARE * len(times):
             return idle, True
     return times, False
 

@@ -32,7 +32,7 @@
  * the clock and from the last one to the store; the end of the poll that finds a notice. */
 #define ENTRY_SHARE  0.9
 #define POLL_SHARE   0.5
-#define REACTION_NS  10u /* from the store's call to the store, and who looks at the word: its loop */
+#define REACTION_NS  8u  /* from the store's call to the store, and who looks at the word: its loop */
 #define LIE_NS       10000000u /* no notice is there so much before it is due */
 #define JITTER_NS    150u /* a notice is there so much before it is due, in 99 of 100 cases */
 #define ANSWER_NS    2000u /* who posts so long after something came may answer it */

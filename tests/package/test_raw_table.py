@@ -245,13 +245,13 @@ def test_timing_counts_rounds_of_idle_cores(perf_module, capsys):
         line.is_one_way = one_way
 
         def run(_):
-            # a block, and half of one: cores that are busy before the first, or after the last
+            # a block, and a third of one: cores that are busy before the first, or after the last
             time = 1000.0 + next(runs)
-            first, last = {"idle": (IDLE, IDLE), "less": (BUSY, IDLE), "busy": (IDLE, BUSY)}[
+            first, last = {"idle": (IDLE, IDLE), "less": (BUSY, IDLE), "most": (IDLE, BUSY)}[
                 next(loops, "idle")
             ]
             size = table.BLOCK
-            return [time] * (size + size // 2), first + IDLE + last
+            return [time] * (size + size // 3), first + IDLE + last
 
         (result,) = table.measure([line], 3, run)
         table.print_table([result])
@@ -259,8 +259,8 @@ def test_timing_counts_rounds_of_idle_cores(perf_module, capsys):
         return [median - 1000 for median, _ in result["rounds"]], ever
 
     assert measure([]) == ([0, 1, 2], True)
-    # two thirds of it are enough, one third is not
-    assert measure(["busy"]) == ([0, 1, 2], True)
+    # three quarters of it are enough, one quarter is not
+    assert measure(["most"]) == ([0, 1, 2], True)
     assert measure(["less"]) == ([1, 2, 3], True)
     # a round that has no idle cores in 8 tries
     assert measure(["less"] * 8) == ([8, 9], True)
