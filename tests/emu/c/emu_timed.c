@@ -495,3 +495,47 @@ CONF_TEST("timed", timed_get_travels_private, 2, "the same from memory that the 
 {
     travels(true, "0");
 }
+
+CONF_TEST("timed", timed_neighbours, 2,
+          "what a program writes beside the bytes of a put, in the same word, stays: also where the way to a line is "
+          "measured on it")
+{
+    enum { APART = 16384, PUTS = 20000 }; /* lines so far apart push each other out of what is remembered */
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   stadds[2];
+
+    use_profile("put = 1500\n"); /* with time to measure */
+    conf_pin();
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 2 * APART);
+    memset(mem.addr, 0, mem.size);
+    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
+    volatile unsigned char *bytes = mem.addr;
+
+    if (conf_rank == 0) {
+        bytes[1] = 1;
+        for (unsigned i = 1; i <= PUTS; i++) {
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + 1, stadds[1] + i % 2 * APART + 1, 1, 1,
+                                         CONF_STRONG, NULL));
+            spin_ns(3000); /* the next one waits for its time, too */
+        }
+        CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + 1, stadds[1] + 64, 1, 1, CONF_LMRQ | CONF_STRONG,
+                                     NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 1, NULL);
+    } else {
+        for (unsigned round = 1; bytes[64] == 0; round++) {
+            for (unsigned i = 0; i < 2; i++) {
+                volatile unsigned char *word = bytes + i * APART;
+                unsigned char           had  = (unsigned char)(round - 1);
+
+                CONF_CHECK((word[0] == had) && (word[2] == had), "word %u, round %u: %u and %u", i, round, word[0], word[2]);
+                word[0] = word[2] = (unsigned char)round;
+            }
+        }
+        CONF_CHECK((bytes[1] == 1) && (bytes[APART + 1] == 1), "%u and %u came", bytes[1], bytes[APART + 1]);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+}
