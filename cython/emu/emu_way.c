@@ -7,8 +7,9 @@
  * CPUs ask the part that a line belongs to: an Emerald Rapids takes 150 to 205 ns from store to
  * load, each line its own time.  Asking that part is most of what an atomic instruction takes
  * on a line that the other CPU has read.  So, while the put waits for its time, one that changes
- * nothing is timed: what it takes more than on the average, the way takes twice, there and back
- * (48 lines, four times: slopes of 1.7 to 2.2, correlated by 0.83 to 0.98).
+ * nothing is timed: what it takes more than on the average, the way takes twice, as the store
+ * and then the load ask (48 lines, in two of four series that nothing disturbed: slopes of 2.2
+ * and 1.7, correlated by 0.83 and 0.98).
  */
 #include "emu_timing.h"
 
