@@ -287,9 +287,9 @@ static void rest_of_stack(uint64_t dev, uint64_t ino, int advice)
 
 void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino)
 {
-    uintptr_t          here = (uintptr_t)__builtin_frame_address(0) & ~(page_size() - 1), lo = here - AROUND,
-              hi            = here + page_size() + AROUND;
-    struct emu_mapping m    = {.end = lo};
+    uintptr_t          here = (uintptr_t)__builtin_frame_address(0) & ~(page_size() - 1);
+    uintptr_t          lo = here - AROUND, hi = here + page_size() + AROUND;
+    struct emu_mapping m = {.end = lo};
 
     pieces = 0;
     while ((pieces < PIECES_MAX) && (emu_vma_of_file(dev, ino, m.end, hi, &m) == 1)) {

@@ -5,6 +5,7 @@
  * threads, and fork in handlers of signals: nothing is lost, and parent and child share nothing.
  */
 #include "harness.h"
+#include "home.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,23 +24,6 @@
 
 #define PAGE 4096u
 #define MIB  ((size_t)1 << 20)
-#define HOME "utofu-emu-home"
-
-static bool is_home(const void *addr)
-{
-    FILE    *f = fopen("/proc/self/maps", "r");
-    char     line[512];
-    uint64_t begin, end;
-    bool     found = false;
-
-    CONF_CHECK(f != NULL, "/proc/self/maps: %s", strerror(errno));
-    while (!found && (fgets(line, sizeof(line), f) != NULL)) {
-        CONF_CHECK(sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) == 2, "%s", line);
-        found = ((uintptr_t)addr >= begin) && ((uintptr_t)addr < end) && (strstr(line, HOME) != NULL);
-    }
-    fclose(f);
-    return found;
-}
 
 /* Descriptors that are open on the memfd */
 static unsigned home_fds(int *fds, unsigned max)

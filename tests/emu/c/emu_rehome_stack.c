@@ -7,6 +7,7 @@
  * Rank 0 puts into the stack of rank 1.
  */
 #include "harness.h"
+#include "home.h"
 
 #include <alloca.h>
 #include <errno.h>
@@ -26,23 +27,6 @@
 
 #define PAGE 4096u
 #define KIB  ((size_t)1 << 10)
-#define HOME "utofu-emu-home"
-
-static bool is_home(const volatile void *addr)
-{
-    FILE    *f = fopen("/proc/self/maps", "r");
-    char     line[512];
-    uint64_t begin, end;
-    bool     found = false;
-
-    CONF_CHECK(f != NULL, "/proc/self/maps: %s", strerror(errno));
-    while (!found && (fgets(line, sizeof(line), f) != NULL)) {
-        CONF_CHECK(sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) == 2, "%s", line);
-        found = ((uintptr_t)addr >= begin) && ((uintptr_t)addr < end) && (strstr(line, HOME) != NULL);
-    }
-    fclose(f);
-    return found;
-}
 
 struct pair {
     struct conf_vcq vcq;
