@@ -4,8 +4,8 @@
  * of emu_copy.h.
  *
  * Stores become visible one after the other, so few lines are under way at a time.  They are
- * asked for ahead: on an Intel (Emerald Rapids) 1 MiB takes 44 us so, and 51 without.  From 64 to
- * 512 KiB it is the same.
+ * asked for ahead: on an Intel (Emerald Rapids) 1 MiB takes 44 and 49 us so, 51 and 51 without
+ * (medians of two series).  From 64 to 512 KiB it is the same.
  */
 #include "emu_copy.h"
 

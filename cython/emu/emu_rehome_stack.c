@@ -27,7 +27,7 @@
 
 #define ROOM       ((size_t)128 << 10) /* of the stack below the caller, that stays */
 #define ENOUGH     ((size_t)1 << 20)   /* of addresses below it: with less, nothing is moved */
-#define STACK_MAX  ((size_t)1 << 30)   /* when it has no limit */
+#define STACK_MAX  ((size_t)128 << 20) /* nothing else is so near to it, when it has no limit */
 #define AROUND     ((uintptr_t)64 << 10) /* what fork and its handlers use, on either side of the caller */
 #define PIECES_MAX 40u                   /* pages of that, and the ends */
 
