@@ -10,9 +10,9 @@ percentile no more than 60 ns above it.  That is said of two idle cores.  Whethe
 says a loop without the library, which waits for 1 us on each side and stores.  It runs
 before and after each 500 puts, 300 times: of puts between two whose 99th percentile is within
 60 ns of the median, the cores are idle, and only these count.  If they are less than three
-quarters of a round it is taken again, up to 8 times, and does not count after that; of a line none
-of whose rounds counts, which says so, all do.  The first two lines say what the host does by itself: puts with the timing
-off, and that loop.
+quarters of a round it is taken again, up to 8 times, and does not count after that; of a
+line none of whose rounds counts, which says so, all do.  The first two lines say what the
+host does by itself: puts with the timing off, and that loop.
 
 The exit code is 0 when all of these hold, 1 when one does not.
 """

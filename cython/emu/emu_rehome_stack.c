@@ -10,7 +10,8 @@
  *    those that the caller runs on are private from before fork until the parent goes on, which
  *    then has in the file what it has written meanwhile, and what peers have put there.
  *  - A child that is made by the system call itself, so that nothing of this is done, does not
- *    get these pages, and ends where it touches them, before it writes over its parent's stack.
+ *    get these pages, so that it can't write over its parent's stack.  Its own grows into the gap,
+ *    with zeros, and it ends when it returns by one of them.
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
@@ -299,7 +300,6 @@ void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino)
             continue; /* nobody runs on it */
         }
         piece[pieces].m       = m;
-        piece[pieces].m.off   = m.off + (begin - m.begin);
         piece[pieces].m.begin = begin;
         piece[pieces].m.end   = (m.end < hi) ? m.end : hi;
         pieces++;
