@@ -427,7 +427,7 @@ CONF_TEST("rehome", stack_and_threads, 2,
     pair_open(&p);
     if (conf_rank == 1) {
         stadd = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
-        CONF_CHECK(is_home(words), "not moved");
+        CONF_CHECK(is_home(&word), "not moved");
         for (unsigned i = 0; i < 2; i++) {
             CONF_CHECK(pthread_create(&thread[i], NULL, counts, &worker[i]) == 0, "pthread_create");
         }
@@ -454,7 +454,7 @@ CONF_TEST("rehome", stack_and_threads, 2,
                        worker[i].count);
         }
         conf_dereg(&p.vcq, stadd);
-        CONF_CHECK(!is_home(words), "it does not go back");
+        CONF_CHECK(!is_home(&word), "it does not go back");
     }
     pair_close(&p);
 }
