@@ -200,7 +200,8 @@ static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_
 
 /* A put so long, with a notice: the line of the notice, which the target has looked at, comes
  * while the data is copied (8 KiB, over a line that takes 160 ns: 331 ns each, so 317).  A
- * shorter one is through before that. */
+ * shorter one is through before that; but where answers are bet on (utofu_poll_mrq) all of them
+ * do so, as this may be begun before it is known that there is something to answer. */
 #define NOTICE_FETCH_MIN 1024u
 
 /* Is the source of a put its target?  It is when the program has mapped the target's memory,
@@ -228,10 +229,10 @@ EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const s
 }
 
 /* The bytes of a put; returns whether they were in place. */
-EMU_INLINE bool put_bytes(const struct emu_stag *l, uint64_t from, const struct emu_peer *peer,
+EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, uint64_t from, const struct emu_peer *peer,
                           const struct emu_region *r, uint64_t to, size_t length, unsigned long flags)
 {
-    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (length >= NOTICE_FETCH_MIN)) {
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && ((length >= NOTICE_FETCH_MIN) || vcq->bets)) {
         tofu_fetch_line((uintptr_t)peer->tx.next);
     }
     if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, peer, r, to)) {
@@ -282,7 +283,7 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         goto general; /* before anything is stored: who polls the memory would see it twice */
     }
     dst = (char *)r->base + to;
-    in_place = put_bytes(l, from, peer, r, to, length, flags);
+    in_place = put_bytes(vcq, l, from, peer, r, to, length, flags);
     if (emu_unlikely(emu_fault_seen)) {
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
@@ -334,6 +335,9 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
                      (length > r->wspan - (to - r->wbegin)) || (((uintptr_t)dst | length) & 7) ||
                      (vcq->toq_left == 0) || (peer->tx.lane == NULL))) {
         return false;
+    }
+    if (vcq->bets) {
+        tofu_fetch_line((uintptr_t)peer->tx.next);
     }
     emu_store_words(dst, data, length);
     if (emu_unlikely(emu_fault_seen)) {
