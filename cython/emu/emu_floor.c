@@ -10,12 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNKS       64
-#define ROUNDS       32
-#define MEASURE_NS   40000000u
+#define LOOKS        512u
+#define PHASES       8u
+#define TURNS        48u /* in a phase, of each line */
+#define PROBES       8u  /* the same */
+#define MEASURE_NS   60000000u /* then no further phase begins */
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
 #define LINES        32u
-#define PROBES       32u /* of each line */
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
 
 /* Each way has lines of its own, as puts have: a CPU that stores to one that the other has
@@ -23,6 +24,7 @@
  * keep a line depends on its address (an Emerald Rapids: 165 to 225 ns). */
 struct line {
     _Atomic uint64_t word __attribute__((aligned(EMU_LINE)));
+    _Atomic uint64_t rested; /* of an answer: how long it was kept back, in ticks */
 };
 
 static struct {
@@ -31,10 +33,15 @@ static struct {
     _Atomic bool     placed;
 } pingpong;
 
-static void rest(uint64_t ticks)
+/* Returns how long it was: a CPU that stands still for a moment does so here, too. */
+static uint64_t rest(uint64_t ticks)
 {
-    for (uint64_t begin = emu_ticks(); emu_ticks() - begin < ticks;) {
-    }
+    uint64_t begin = emu_ticks(), now;
+
+    do {
+        now = emu_ticks();
+    } while (now - begin < ticks);
+    return now - begin;
 }
 
 static void *answer(void *arg)
@@ -47,27 +54,24 @@ static void *answer(void *arg)
         uint64_t w = atomic_load_explicit(&pingpong.there[(seen + 1) % LINES].word, memory_order_acquire);
         if (w == seen + 1) {
             seen = w;
-            rest(ticks);
+            atomic_store_explicit(&pingpong.back[seen % LINES].rested, rest(ticks), memory_order_relaxed);
             atomic_store_explicit(&pingpong.back[seen % LINES].word, seen, memory_order_release);
         }
     }
     return NULL;
 }
 
-/* What a wait takes, with the looks at the clock at its ends, which are not the way's */
-static uint64_t rests(uint64_t ticks)
+/* What a look at the clock takes: the lower quartile */
+static uint64_t look_takes(void)
 {
-    uint64_t sample[CHUNKS];
+    uint64_t sample[LOOKS], t;
 
-    for (unsigned n = 0; n < CHUNKS; n++) {
-        uint64_t t = emu_ticks();
-        for (int i = 0; i < ROUNDS; i++) {
-            rest(ticks);
-        }
+    for (unsigned n = 0; n < LOOKS; n++) {
+        t         = emu_ticks();
         sample[n] = emu_ticks() - t;
     }
-    qsort(sample, CHUNKS, sizeof(sample[0]), emu_by_value);
-    return sample[CHUNKS / 4];
+    qsort(sample, LOOKS, sizeof(sample[0]), emu_by_value);
+    return sample[LOOKS / 4];
 }
 
 static void wait_back(uint64_t w)
@@ -76,38 +80,68 @@ static void wait_back(uint64_t w)
     }
 }
 
-/* What a probe takes on lines that the other CPU looks at, in ticks; w: the next store */
-static uint64_t probes(uint64_t w, uint64_t ticks)
-{
-    static uint64_t sample[PROBES * LINES];
-    uint64_t        begin = emu_ticks(), sum = 0;
-    unsigned        n = 0, part;
+/* What was measured of each line */
+struct samples {
+    uint64_t took[LINES][PHASES * TURNS];
+    unsigned n;
+};
 
-    for (; (n < PROBES * LINES) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); w++) {
-        rest(ticks);
-        sample[n++] = emu_way_probe((void *)&pingpong.there[w % LINES].word);
-        rest(ticks);
-        atomic_store_explicit(&pingpong.there[w % LINES].word, w, memory_order_release);
-        wait_back(w);
+/* Each line's at one part in so many, on the average of the lines */
+static double samples_average(struct samples *s, unsigned part)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < LINES; i++) {
+        qsort(s->took[i], s->n, sizeof(s->took[i][0]), emu_by_value);
+        sum += s->took[i][s->n / part];
     }
-    qsort(sample, n, sizeof(sample[0]), emu_by_value);
-    part = n - n / 8; /* the others were disturbed */
-    for (unsigned i = 0; i < part; i++) {
-        sum += sample[i];
-    }
-    return (part > 0) ? sum / part : 0;
+    return (double)sum / LINES;
 }
 
-/* The lower quartile of short series, because other work disturbs some of them */
+/* There and back, with two looks at the clock.  w: the next store */
+static void turns(struct samples *s, uint64_t *w, uint64_t ticks)
+{
+    for (unsigned n = 0; n < TURNS; n++, s->n++) {
+        for (unsigned i = 0; i < LINES; i++, (*w)++) {
+            uint64_t t, took;
+
+            rest(ticks);
+            t = emu_ticks();
+            atomic_store_explicit(&pingpong.there[*w % LINES].word, *w, memory_order_release);
+            wait_back(*w);
+            took             = emu_ticks() - t;
+            t                = atomic_load_explicit(&pingpong.back[*w % LINES].rested, memory_order_relaxed);
+            s->took[i][s->n] = (took > t) ? took - t : 0;
+        }
+    }
+}
+
+/* A probe on lines that the other CPU looks at */
+static void probes(struct samples *s, uint64_t *w, uint64_t ticks)
+{
+    for (unsigned n = 0; n < PROBES; n++, s->n++) {
+        for (unsigned i = 0; i < LINES; i++, (*w)++) {
+            rest(ticks);
+            s->took[i][s->n] = emu_way_probe((void *)&pingpong.there[*w % LINES].word);
+            rest(ticks);
+            atomic_store_explicit(&pingpong.there[*w % LINES].word, *w, memory_order_release);
+            wait_back(*w);
+        }
+    }
+}
+
+/* Other work disturbs some of it: processes that begin as this one does, for milliseconds, and
+ * other machines on this host.  So it takes 25 ms or more, each turn is for itself, without the
+ * time for which it was kept back, and of each line the lower third counts. */
 struct emu_floor emu_floor_measure(void)
 {
-    struct emu_floor none = {0, 0}, found;
-    uint64_t  sample[CHUNKS], begin, w = 1, ticks = emu_ticks_of_ns(REST_NS);
-    double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9;
+    static struct samples turned, probed; /* not for a stack; one thread at a time joins a job */
+    struct emu_floor none = {0, 0}, found = {0, 0};
+    uint64_t  begin, w = 1, ticks = emu_ticks_of_ns(REST_NS);
+    double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, one_way;
     cpu_set_t mine, other;
-    unsigned  n = 0;
     pthread_t thread;
-    uint64_t  alone;
+    uint64_t  look;
     int       here = sched_getcpu();
 
     sched_getaffinity(0, sizeof(mine), &mine);
@@ -133,26 +167,25 @@ struct emu_floor emu_floor_measure(void)
         return none;
     }
     sched_setaffinity(0, sizeof(just), &just);
-    alone = rests(ticks);
+    look = look_takes();
     while (!atomic_load(&pingpong.placed)) {
         sched_yield();
     }
-    begin = emu_ticks(); /* not before: it may be long until the other one runs, and one series there must be */
-    for (; (n < CHUNKS) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); n++) {
-        uint64_t t = emu_ticks();
-        for (int i = 0; i < ROUNDS; i++, w++) {
-            rest(ticks);
-            atomic_store_explicit(&pingpong.there[w % LINES].word, w, memory_order_release);
-            wait_back(w);
+    turned.n = probed.n = 0;
+    begin    = emu_ticks(); /* not before: it may be long until the other one runs, and one phase there must be */
+    for (unsigned p = 0; (p < PHASES) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); p++) {
+        turns(&turned, &w, ticks);
+        if (emu_way_is_by_line()) {
+            probes(&probed, &w, ticks);
         }
-        sample[n] = emu_ticks() - t;
     }
-    found.probe = emu_way_is_by_line() ? (double)probes(w, ticks) / ticks_per_ns : 0;
     atomic_store(&pingpong.stop, true);
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
-    qsort(sample, n, sizeof(sample[0]), emu_by_value);
-    double one_way = ((double)sample[n / 4] / 2 - (double)alone) / ROUNDS / ticks_per_ns;
-    found.way      = (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+    one_way   = (samples_average(&turned, 3) - 2 * (double)look) / 2 / ticks_per_ns;
+    found.way = (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
+    if (probed.n > 0) {
+        found.probe = samples_average(&probed, 2) / ticks_per_ns;
+    }
     return found;
 }
