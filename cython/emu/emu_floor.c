@@ -14,7 +14,7 @@
 #define PHASES       8u
 #define TURNS        48u /* in a phase, of each line */
 #define PROBES       8u  /* the same */
-#define MEASURE_NS   60000000u /* then no further phase begins */
+#define MEASURE_NS   60000000u /* no longer, if two threads have to share a CPU: one turn of each line there must be */
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
 #define LINES        32u
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
@@ -99,9 +99,9 @@ static double samples_average(struct samples *s, unsigned part)
 }
 
 /* There and back, with two looks at the clock.  w: the next store */
-static void turns(struct samples *s, uint64_t *w, uint64_t ticks)
+static void turns(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
 {
-    for (unsigned n = 0; n < TURNS; n++, s->n++) {
+    for (unsigned n = 0; (n < TURNS) && ((s->n == 0) || (emu_ticks() < end)); n++, s->n++) {
         for (unsigned i = 0; i < LINES; i++, (*w)++) {
             uint64_t t, took;
 
@@ -117,9 +117,9 @@ static void turns(struct samples *s, uint64_t *w, uint64_t ticks)
 }
 
 /* A probe on lines that the other CPU looks at */
-static void probes(struct samples *s, uint64_t *w, uint64_t ticks)
+static void probes(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
 {
-    for (unsigned n = 0; n < PROBES; n++, s->n++) {
+    for (unsigned n = 0; (n < PROBES) && (emu_ticks() < end); n++, s->n++) {
         for (unsigned i = 0; i < LINES; i++, (*w)++) {
             rest(ticks);
             s->took[i][s->n] = emu_way_probe((void *)&pingpong.there[*w % LINES].word);
@@ -137,7 +137,7 @@ struct emu_floor emu_floor_measure(void)
 {
     static struct samples turned, probed; /* not for a stack; one thread at a time joins a job */
     struct emu_floor none = {0, 0}, found = {0, 0};
-    uint64_t  begin, w = 1, ticks = emu_ticks_of_ns(REST_NS);
+    uint64_t  end, w = 1, ticks = emu_ticks_of_ns(REST_NS);
     double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, one_way;
     cpu_set_t mine, other;
     pthread_t thread;
@@ -172,11 +172,11 @@ struct emu_floor emu_floor_measure(void)
         sched_yield();
     }
     turned.n = probed.n = 0;
-    begin    = emu_ticks(); /* not before: it may be long until the other one runs, and one phase there must be */
-    for (unsigned p = 0; (p < PHASES) && (emu_ticks() - begin < emu_ticks_of_ns(MEASURE_NS)); p++) {
-        turns(&turned, &w, ticks);
+    end      = emu_ticks() + emu_ticks_of_ns(MEASURE_NS); /* it may have been long until the other one ran */
+    for (unsigned p = 0; p < PHASES; p++) {
+        turns(&turned, &w, ticks, end);
         if (emu_way_is_by_line()) {
-            probes(&probed, &w, ticks);
+            probes(&probed, &w, ticks, end);
         }
     }
     atomic_store(&pingpong.stop, true);
