@@ -439,8 +439,8 @@ EMU_INLINE void look_apart(const struct emu_vcq *vcq)
  * there after a few looks: there the bets cost more than the way.  (Measured on an Emerald
  * Rapids, one way: 215 ns to 167, sysv's message 181; two near CPUs 45, 60 with bets.)
  *
- * Four looks in one call, as a bet that is lost leaves the processor with wrong addresses to
- * return to: the return to the caller is mispredicted, too.  That, the line of our own notice
+ * Four looks in one call, as a bet that is lost presumably leaves the processor with wrong
+ * addresses to return to: the return to the caller is mispredicted, too.  That, the line of our own notice
  * fetched when a put begins (emu_onesided.c), a lower threshold for going on to bet, and a
  * shorter way to a notice that is there (take): 272 ns to 210, 12 runs in turns where a line
  * takes about 100 ns.  Eight looks in a call are not better; nor are bets late by 12, 60 or 90
