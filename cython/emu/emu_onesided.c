@@ -229,8 +229,9 @@ EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const s
 }
 
 /* The bytes of a put; returns whether they were in place. */
-EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, uint64_t from, const struct emu_peer *peer,
-                          const struct emu_region *r, uint64_t to, size_t length, unsigned long flags)
+EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, uint64_t from,
+                          const struct emu_peer *peer, const struct emu_region *r, uint64_t to, size_t length,
+                          unsigned long flags)
 {
     if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && ((length >= NOTICE_FETCH_MIN) || vcq->bets)) {
         tofu_fetch_line((uintptr_t)peer->tx.next);

@@ -440,11 +440,11 @@ EMU_INLINE void look_apart(const struct emu_vcq *vcq)
  * Rapids, one way: 215 ns to 167, sysv's message 181; two near CPUs 45, 60 with bets.)
  *
  * Four looks in one call, as a bet that is lost presumably leaves the processor with wrong
- * addresses to return to: the return to the caller is mispredicted, too.  That, the line of our own notice
- * fetched when a put begins (emu_onesided.c), a lower threshold for going on to bet, and a
- * shorter way to a notice that is there (take): 272 ns to 210, 12 runs in turns where a line
- * takes about 100 ns.  Eight looks in a call are not better; nor are bets late by 12, 60 or 90
- * instructions instead of 30, but those that are not late at all are worse by half.
+ * addresses to return to: the return to the caller is mispredicted, too.  That, the line of our
+ * own notice fetched when a put begins (emu_onesided.c), a lower threshold for going on to bet,
+ * and a shorter way to a notice that is there (take): 272 ns to 210, 12 runs in turns where a
+ * line takes about 100 ns.  Eight looks in a call are not better; nor are bets late by 12, 60 or
+ * 90 instructions instead of 30, but those that are not late at all are worse by half.
  */
 EMU_INLINE bool bet_lost(struct emu_vcq *vcq, const struct emu_rx_lane *rx)
 {
