@@ -3,8 +3,8 @@
  * emu_freeze.c - pages that nobody writes for a moment, though the process has other threads.
  *
  * By userfaultfd: the pages are write-protected, and who writes one waits in the page fault
- * until it is woken, and then writes what is mapped there by then.  Nobody reads the
- * descriptor; what it would tell is known.
+ * until it is woken, and then writes what is mapped there by then.  What the descriptor tells, of
+ * who waits, is read only while the process forks (emu_rehome_watch.c).
  *
  * It has to be one that stops the kernel, too (a read() of another thread into these
  * pages), which needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd: the one that everybody
@@ -29,7 +29,8 @@ static int uffd = -1; /* -2: there is none */
 bool emu_freeze_possible(void)
 {
     struct uffdio_api api = {.api      = UFFD_API,
-                             .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | WP_SHMEM | WP_UNPOPULATED};
+                             .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_THREAD_ID | WP_SHMEM |
+                                         WP_UNPOPULATED};
 
     if (uffd == -1) {
         uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
@@ -40,6 +41,15 @@ bool emu_freeze_possible(void)
         uffd = (uffd >= 0) ? uffd : -2;
     }
     return uffd >= 0;
+}
+
+void emu_freeze_page(uintptr_t at, bool frozen)
+{
+    struct uffdio_writeprotect wp = {.range = {at, (uint64_t)sysconf(_SC_PAGESIZE)},
+                                     .mode  = frozen ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
+
+    /* fails where another thread has unmapped it meanwhile; who waits there is woken by that */
+    ioctl(uffd, UFFDIO_WRITEPROTECT, &wp);
 }
 
 bool emu_freeze(uintptr_t at, size_t n)
@@ -62,8 +72,31 @@ void emu_thaw(uintptr_t at, size_t n)
     struct uffdio_range range = {at, n};
 
     /* of no effect on what was mapped there meanwhile; those who wait are woken in any case */
-    ioctl(uffd, UFFDIO_UNREGISTER, &range);
+    if (ioctl(uffd, UFFDIO_UNREGISTER, &range)) { /* some of it is of a kind that can't be frozen by now */
+        for (size_t done = 0; done < n; done += (size_t)sysconf(_SC_PAGESIZE)) {
+            emu_freeze_page(at + done, false);
+        }
+    }
     ioctl(uffd, UFFDIO_WAKE, &range);
+}
+
+int emu_freeze_fd(void)
+{
+    return uffd;
+}
+
+bool emu_freeze_told(uintptr_t *at_p, pid_t *tid_p)
+{
+    struct uffd_msg msg;
+
+    while (read(uffd, &msg, sizeof(msg)) == (ssize_t)sizeof(msg)) {
+        if (msg.event == UFFD_EVENT_PAGEFAULT) {
+            *at_p  = (uintptr_t)msg.arg.pagefault.address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+            *tid_p = (pid_t)msg.arg.pagefault.feat.ptid;
+            return true;
+        }
+    }
+    return false;
 }
 
 void emu_freeze_fork_child(void)

@@ -301,7 +301,7 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
 /* What is to be registered, and whether it can be moved, which is asked once */
 struct wish {
     uintptr_t   addr, end, lo, hi; /* lo, hi: whole pages that may be moved */
-    bool        asked, threads;
+    bool        asked, threads, trimmed;
     const char *against;
 };
 
@@ -316,12 +316,14 @@ static const char *against(struct wish *wish)
                                         "the program has closed the memfd" :
                                         emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
     }
-    if ((wish->against == NULL) && wish->threads) {
-        /* Not what others have on the same pages.  In a child the C library sets locks of
-         * other threads free (of heaps, of stdio) before the copy is made. */
-        wish->lo      = (wish->addr + page - 1) & ~(page - 1);
-        wish->hi      = wish->end & ~(page - 1);
-        wish->against = (wish->lo < wish->hi) ? NULL : "there is another thread, and no whole page";
+    if ((wish->against == NULL) && wish->threads && !wish->trimmed) {
+        const char *first = (wish->addr > wish->lo) ? emu_rehome_against_edge(wish->lo) : NULL;
+        const char *last  = (wish->end < wish->hi) ? emu_rehome_against_edge(wish->hi - page) : NULL;
+
+        wish->trimmed = true;
+        wish->lo += (first != NULL) ? page : 0;
+        wish->hi -= (last != NULL) ? page : 0;
+        wish->against = (wish->lo < wish->hi) ? NULL : (first != NULL) ? first : last;
     }
     return wish->against;
 }
@@ -565,18 +567,20 @@ void emu_rehome_fork_prepare(void)
         return;
     }
     emu_rehome_stack_fork_prepare(home.dev, home.ino);
-    if (!pipe2(home.child, O_CLOEXEC)) {
-        return;
-    }
-    emu_vma_let_go(); /* for that there were two */
     if (pipe2(home.child, O_CLOEXEC)) {
-        emu_message("fork: no pipe (%s): registered memory is not the child's own at once", strerror(errno));
-        home.child[0] = home.child[1] = -1;
+        emu_vma_let_go(); /* for that there were two */
+        if (pipe2(home.child, O_CLOEXEC)) {
+            emu_message("fork: no pipe (%s): registered memory is not the child's own at once", strerror(errno));
+            home.child[0] = home.child[1] = -1;
+            return;
+        }
     }
+    emu_rehome_fork_hold(home_fd(), home.dev, home.ino);
 }
 
 void emu_rehome_fork_parent(void)
 {
+    emu_rehome_fork_made();
     if (home.used != 0) {
         emu_rehome_stack_fork_parent(home.dev, home.ino);
     }
@@ -590,6 +594,7 @@ void emu_rehome_fork_parent(void)
         }
         close(home.child[0]);
         home.child[0] = home.child[1] = -1;
+        emu_rehome_fork_let_go();
         emu_vma_keep();
     }
 }
@@ -599,6 +604,7 @@ void emu_rehome_fork_child(void)
     struct emu_mapping m = {0};
     int                fd, ret;
 
+    emu_rehome_fork_copy();
     emu_rehome_release(); /* the one thread that there is took it */
     emu_rehome_stack_fork_child();
     emu_freeze_fork_child();

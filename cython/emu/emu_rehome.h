@@ -8,6 +8,8 @@
 
 #include "emu_internal.h"
 
+#include <signal.h>
+
 /* emu_rehome_may.c: what speaks against moving memory of this process; NULL: nothing.
  * *threads_p: there are other threads, so it has to be frozen.  threads_ok: UTOFU_EMU_REHOME
  * allows that. */
@@ -15,6 +17,11 @@ const char *emu_rehome_against(bool threads_ok, bool *threads_p);
 /* The same of the pages [lo, hi) */
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads);
 bool        emu_rehome_other_threads(void);
+
+/* One page of which not all is registered, beside other threads: what else may be on it? */
+const char *emu_rehome_against_edge(uintptr_t page);
+/* What the C library, and the kernel, have of the caller is on these pages. */
+bool emu_rehome_is_control_block(uintptr_t lo, uintptr_t hi);
 
 /* The caller's stack is on these pages, or will be. */
 bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
@@ -50,5 +57,29 @@ bool emu_freeze_possible(void);
 bool emu_freeze(uintptr_t at, size_t n);
 void emu_thaw(uintptr_t at, size_t n);
 void emu_freeze_fork_child(void);
+/* Who waits is told by this descriptor; the next of them; one page, which was frozen, is not for a
+ * while, or again. */
+int  emu_freeze_fd(void);
+bool emu_freeze_told(uintptr_t *at_p, pid_t *tid_p);
+void emu_freeze_page(uintptr_t at, bool frozen);
+
+/* emu_rehome_fork.c: before fork: moved memory is held still, beside threads, and a child does not
+ * get it; there is a child, or fork has failed; the child has its own.  And in the child: it is
+ * copied.  The first three are for the thread that forks, with mem_lock. */
+void emu_rehome_fork_hold(int fd, uint64_t dev, uint64_t ino);
+void emu_rehome_fork_made(void);
+void emu_rehome_fork_let_go(void);
+void emu_rehome_fork_copy(void);
+bool emu_rehome_fork_holds(uintptr_t at); /* between the first and the third: this page is among it */
+
+/* emu_rehome_watch.c: from the first to the last nobody waits at a frozen page for the caller, who
+ * waits for it itself; there is a child now, or there will be none. */
+bool emu_rehome_watch_begin(void);
+void emu_rehome_watch_forked(void);
+void emu_rehome_watch_end(void);
+/* In the child, instead of the last: it has its copy. */
+void emu_rehome_watch_copied(void);
+/* In a handler of SIGSEGV: it was for this. */
+bool emu_rehome_watch_pause(const siginfo_t *info);
 
 #endif /* EMU_REHOME_H */

@@ -12,9 +12,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SELF_SIZE  2304u                 /* what the C library has for a thread begins at its pthread_t */
+#define HEAP_ALIGN ((uintptr_t)64 << 20) /* heaps of threads begin at such addresses (glibc) */
 #define STACK_MORE ((uintptr_t)64 << 10) /* of the caller's stack, below where it is now */
 
 /* ---------------------------------------------------------------- the process */
@@ -146,14 +148,53 @@ bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi)
     return within((uintptr_t)&stack, lo, hi + STACK_MORE);
 }
 
+bool emu_rehome_is_control_block(uintptr_t lo, uintptr_t hi)
+{
+    uintptr_t self = (uintptr_t)pthread_self();
+
+    return within((uintptr_t)&errno, lo, hi) || ((self + SELF_SIZE > lo) && (self < hi));
+}
+
+/* The same of any thread: its list of robust mutexes begins in it, and the kernel knows where.
+ * Who waits for the thread to end waits there, in the kernel, for this page. */
+static bool any_control_block(uintptr_t lo, uintptr_t hi)
+{
+    DIR           *d   = opendir("/proc/self/task");
+    bool           any = d == NULL;
+    struct dirent *ent;
+
+    while (!any && ((ent = readdir(d)) != NULL)) {
+        void  *head = NULL;
+        size_t n    = 0;
+        long   tid  = strtol(ent->d_name, NULL, 10);
+
+        any = (tid > 0) && !syscall(SYS_get_robust_list, tid, &head, &n) && (head != NULL) &&
+              ((uintptr_t)head + SELF_SIZE > lo) && ((uintptr_t)head < hi + SELF_SIZE);
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return any;
+}
+
+const char *emu_rehome_against_edge(uintptr_t page)
+{
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    /* What malloc has of the heap of a thread: fork itself writes there when there is a child, which
+     * nobody else is to do (emu_rehome_fork.c) */
+    if (page % HEAP_ALIGN == 0) {
+        return "malloc's own is on the same page";
+    }
+    return any_control_block(page, page + size) ? "a thread's own is on the same page" : NULL;
+}
+
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)
 {
-    uintptr_t      self = (uintptr_t)pthread_self();
     struct emu_vma vma;
 
     /* nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || within((uintptr_t)&errno, lo, hi) ||
-        ((self + SELF_SIZE > lo) && (self < hi))) {
+    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
     }
     return emu_rehome_against_stack(lo, hi, threads);

@@ -924,13 +924,13 @@ CONF_TEST("rehome", each_goes_back_by_itself, 2,
     pair_close(&p);
 }
 
-CONF_TEST("rehome", neighbours_stay_beside_threads, 2,
-          "beside threads only whole pages are moved, so nothing but what was registered; all of it works")
+CONF_TEST("rehome", neighbours_beside_threads, 2,
+          "beside threads, too, pages are moved with what else is on them, and go back; all of it works")
 {
     static const struct {
         size_t at, size, from, to; /* pages that are moved: [from, to) */
     } parts[] = {
-            {100, 64, 0, 0}, {PAGE - 8, 16, 0, 0}, {0, PAGE, 0, 1}, {8, 2 * PAGE, 1, 2}, {2 * PAGE, 3 * PAGE + 1, 2, 5},
+            {100, 64, 0, 1}, {PAGE - 8, 16, 0, 2}, {0, PAGE, 0, 1}, {8, 2 * PAGE, 0, 3}, {2 * PAGE, 3 * PAGE + 1, 2, 6},
     };
     struct pair  p;
     char        *block = NULL;

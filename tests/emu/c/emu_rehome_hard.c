@@ -344,7 +344,7 @@ CONF_TEST("rehome", a_window_where_its_place_begins, 1,
     conf_vcq_open(&vcq, 0, 0);
     stadd[0] = conf_reg(&vcq, first, PAGE, 0);
     CONF_CHECK(pthread_create(&thread, NULL, waits, (void *)&stop) == 0, "pthread_create");
-    stadd[1] = conf_reg(&vcq, first - n - 100, n + 100 + PAGE, 0);
+    stadd[1] = conf_reg(&vcq, first - n, n + PAGE, 0);
     if (!is_home(first - n)) {
         conf_skip("such a block is not moved beside threads here");
     }
