@@ -111,8 +111,9 @@ def malloc_latency(bench):
     """Put ping-pong into memory that peers can't map by themselves."""
 
     def case(size, how, memory, bound, order=(), stock=False, kept=False, lines=True):
-        where = {"malloc-page": "1 page", "malloc": "2 pages", "stack": "1 page"}[memory]
+        where = "1 page" if memory in ("malloc-page", "stack") else "2 pages"
         text = memory.partition("-")[0] + (", kept private" if kept else "")
+        text += " beside a thread" if memory == "malloc-thread" else ""
         text += "" if lines else ", lines unordered"
         text += f": lat {size_text(size)} {how}"
         if size == 4096:
@@ -146,6 +147,9 @@ def malloc_latency(bench):
         *all_sizes(),
         *(case(size, how_to_put(size), "stack", 0.7) for size in (8, 64, 512, 4096)),
         *(case(size, "put", "stack", 1.0) for size in big),
+        # a block among others, in a process that has another thread
+        *(case(size, how_to_put(size), "malloc-thread", 0.7) for size in (8, 64, 512, 4096)),
+        *(case(size, "put", "malloc-thread", 1.0) for size in big),
         # where the emulator may not move it: only the kernel can reach it
         *all_sizes(kept=True),
         # up to 64 B it is the same

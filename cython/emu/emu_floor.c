@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #define LOOKS        512u
-#define PHASES       8u
+#define PHASES       4u  /* of a window */
 #define TURNS        48u /* in a phase, of each line */
 #define PROBES       8u  /* the same */
-#define MEASURE_NS   60000000u /* no longer, if two threads have to share a CPU: one turn of each line there must be */
+#define WINDOWS      8u  /* at most */
+#define AGREE        0.1 /* two windows do, when their ways differ by this part of the shorter one */
+#define MEASURE_NS   100000000u /* no window begins later: two threads may have to share a CPU */
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
 #define LINES        32u
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
@@ -80,7 +82,7 @@ static void wait_back(uint64_t w)
     }
 }
 
-/* What was measured of each line */
+/* What was measured of each line, in a window */
 struct samples {
     uint64_t took[LINES][PHASES * TURNS];
     unsigned n;
@@ -130,19 +132,60 @@ static void probes(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
     }
 }
 
-/* Other work disturbs some of it: processes that begin as this one does, for milliseconds, and
- * other machines on this host.  So it takes 25 ms or more, each turn is for itself, without the
- * time for which it was kept back, and of each line the lower third counts. */
-struct emu_floor emu_floor_measure(void)
+/* One window: 12 ms or more */
+static struct emu_floor window(uint64_t *w, uint64_t end)
 {
     static struct samples turned, probed; /* not for a stack; one thread at a time joins a job */
-    struct emu_floor none = {0, 0}, found = {0, 0};
-    uint64_t  end, w = 1, ticks = emu_ticks_of_ns(REST_NS);
-    double    ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, one_way;
-    cpu_set_t mine, other;
-    pthread_t thread;
-    uint64_t  look;
-    int       here = sched_getcpu();
+    struct emu_floor      found        = {0, 0};
+    uint64_t              ticks        = emu_ticks_of_ns(REST_NS);
+    double                ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, look = (double)look_takes();
+
+    turned.n = probed.n = 0;
+    for (unsigned p = 0; p < PHASES; p++) {
+        turns(&turned, w, ticks, end);
+        if (emu_way_is_by_line()) {
+            probes(&probed, w, ticks, end);
+        }
+    }
+    found.way = (samples_average(&turned, 3) - 2 * look) / 2 / ticks_per_ns;
+    found.way = (found.way < 0) ? 0 : (found.way < FLOOR_MAX_NS) ? found.way : FLOOR_MAX_NS;
+    if (probed.n > 0) {
+        found.probe = samples_average(&probed, 2) / ticks_per_ns;
+    }
+    return found;
+}
+
+/* Until the two shortest of them agree; those two, on the average.  Other work makes a way longer, never
+ * shorter. */
+static struct emu_floor windows(void)
+{
+    uint64_t         w = 1, begin = emu_ticks(), span = emu_ticks_of_ns(MEASURE_NS);
+    struct emu_floor first = window(&w, begin + span), second = first, next;
+
+    for (unsigned n = 1; (n < WINDOWS) && (emu_ticks() - begin < span); n++) {
+        next = window(&w, begin + span);
+        if (next.way < first.way) {
+            second = first;
+            first  = next;
+        } else if ((n == 1) || (next.way < second.way)) {
+            second = next;
+        }
+        if (second.way <= first.way * (1 + AGREE)) {
+            return (struct emu_floor){(first.way + second.way) / 2, (first.probe + second.probe) / 2};
+        }
+    }
+    return first;
+}
+
+/* Other work disturbs some of it: processes that begin as this one does, for milliseconds, and
+ * other machines on this host.  So each turn is for itself, without the time for which it was kept
+ * back, of each line the lower third counts, and a window that nobody confirms does not. */
+struct emu_floor emu_floor_measure(void)
+{
+    struct emu_floor none = {0, 0}, found;
+    cpu_set_t        mine, other;
+    pthread_t        thread;
+    int              here = sched_getcpu();
 
     sched_getaffinity(0, sizeof(mine), &mine);
     CPU_ZERO(&other);
@@ -167,25 +210,12 @@ struct emu_floor emu_floor_measure(void)
         return none;
     }
     sched_setaffinity(0, sizeof(just), &just);
-    look = look_takes();
     while (!atomic_load(&pingpong.placed)) {
         sched_yield();
     }
-    turned.n = probed.n = 0;
-    end      = emu_ticks() + emu_ticks_of_ns(MEASURE_NS); /* it may have been long until the other one ran */
-    for (unsigned p = 0; p < PHASES; p++) {
-        turns(&turned, &w, ticks, end);
-        if (emu_way_is_by_line()) {
-            probes(&probed, &w, ticks, end);
-        }
-    }
+    found = windows();
     atomic_store(&pingpong.stop, true);
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);
-    one_way   = (samples_average(&turned, 3) - 2 * (double)look) / 2 / ticks_per_ns;
-    found.way = (one_way < 0) ? 0 : (one_way < FLOOR_MAX_NS) ? one_way : FLOOR_MAX_NS;
-    if (probed.n > 0) {
-        found.probe = samples_average(&probed, 2) / ticks_per_ns;
-    }
     return found;
 }

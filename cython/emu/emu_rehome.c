@@ -243,9 +243,9 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
                 m.begin = at;
             }
             m.end = (m.end < from) ? m.end : from;
-            if (emu_rehome_first_stack(m.begin, m.end)) {
+            if (emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) {
                 emu_rehome_stack_out(home_fd(), &m, threads);
-            } else if (!emu_rehome_runs_on(m.begin, m.end)) {
+            } else {
                 emu_rehome_move_out(home_fd(), m, threads, true);
             }
         }
@@ -345,6 +345,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if ((hi > first + HOME_MAX) || (lo + SLOT_FIRST < first)) {
         return "it is too large";
     }
+    emu_rehome_stack_purge(home.dev, home.ino);
     why = emu_rehome_against_pages(lo, hi, wish->threads);
     if (why != NULL) {
         return why;
@@ -352,8 +353,8 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (registered(lo, hi)) {
         return "some of its pages is registered, and was not moved";
     }
-    done = emu_rehome_first_stack(lo, hi) ?
-                   emu_rehome_stack_in(home.fd, lo, hi, slot_offset(i, lo)) :
+    done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
+                   emu_rehome_stack_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads) :
                    emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
     if (done < hi) {
         emu_rehome_punch(home_fd(), slot_offset(i, done), hi - done);
@@ -581,9 +582,7 @@ void emu_rehome_fork_prepare(void)
 void emu_rehome_fork_parent(void)
 {
     emu_rehome_fork_made();
-    if (home.used != 0) {
-        emu_rehome_stack_fork_parent(home.dev, home.ino);
-    }
+    emu_rehome_stack_fork_parent();
     emu_rehome_release();
     if (home.child[0] >= 0) {
         struct pollfd closed = {home.child[0], POLLIN, 0};
@@ -596,6 +595,9 @@ void emu_rehome_fork_parent(void)
         home.child[0] = home.child[1] = -1;
         emu_rehome_fork_let_go();
         emu_vma_keep();
+    }
+    if (home.used != 0) {
+        emu_rehome_stack_fork_done(home.dev, home.ino);
     }
 }
 

@@ -38,15 +38,21 @@ bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours);
 void emu_rehome_punch(int fd, uint64_t off, uint64_t n);
 
 /* emu_rehome_stack.c: does it speak against moving [lo, hi) that it is a stack?  NULL: no */
-const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi, bool threads);
-/* Some of it is the stack of the first thread. */
+const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi);
+/* Some of it is the stack of the first thread, or of any that ran on it when it was moved. */
 bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi);
+bool emu_rehome_is_stack(uintptr_t lo, uintptr_t hi);
+bool emu_rehome_on_first_stack(void); /* the caller is */
 /* emu_rehome_move_in and emu_rehome_move_out of what the caller may run on.  mem_lock is held. */
-uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off);
+uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
 void      emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads);
-/* What the caller runs on of the file (dev, ino) is private from the first to one of the others. */
+/* Of the file (dev, ino): what is not moved any more is a stack no more. */
+void emu_rehome_stack_purge(uint64_t dev, uint64_t ino);
+/* What the caller runs on of the file is private from the first to the next, or to the last, in the
+ * child; after `done` a child by the system call gets nothing of moved stacks, as before the first. */
 void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino);
-void emu_rehome_stack_fork_parent(uint64_t dev, uint64_t ino);
+void emu_rehome_stack_fork_parent(void);
+void emu_rehome_stack_fork_done(uint64_t dev, uint64_t ino);
 void emu_rehome_stack_fork_child(void);
 
 /* emu_freeze.c: from the one to the other whoever writes to the pages [at, at + n) waits,

@@ -139,8 +139,8 @@ static void handler_off(void)
 /* The caller runs on it, or the kernel writes there for it: such pages it has in the child, too. */
 static bool is_needed(const struct emu_mapping *m)
 {
-    return emu_rehome_first_stack(m->begin, m->end) || emu_rehome_runs_on(m->begin, m->end) ||
-           emu_rehome_is_control_block(m->begin, m->end);
+    return (emu_rehome_on_first_stack() && emu_rehome_first_stack(m->begin, m->end)) ||
+           emu_rehome_runs_on(m->begin, m->end) || emu_rehome_is_control_block(m->begin, m->end);
 }
 
 /* A child gets none of it from now on, or all of it again. */

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -177,6 +178,33 @@ static bool any_control_block(uintptr_t lo, uintptr_t hi)
     return any;
 }
 
+struct pages {
+    uintptr_t lo, hi;
+};
+
+/* A variable that each thread has, of any library */
+static int has_own_of(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct pages *p  = arg;
+    uintptr_t           at = (uintptr_t)info->dlpi_tls_data;
+
+    for (unsigned i = 0; (at != 0) && (i < info->dlpi_phnum); i++) {
+        if ((info->dlpi_phdr[i].p_type == PT_TLS) && (at < p->hi) && (at + info->dlpi_phdr[i].p_memsz > p->lo)) {
+            return 1;
+        }
+    }
+    (void)size;
+    return 0;
+}
+
+/* The caller writes there while it holds the pages still, or runs elsewhere. */
+static bool has_own(uintptr_t lo, uintptr_t hi)
+{
+    struct pages p = {lo, hi};
+
+    return dl_iterate_phdr(has_own_of, &p) != 0;
+}
+
 const char *emu_rehome_against_edge(uintptr_t page)
 {
     uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -186,7 +214,7 @@ const char *emu_rehome_against_edge(uintptr_t page)
     if (page % HEAP_ALIGN == 0) {
         return "malloc's own is on the same page";
     }
-    return any_control_block(page, page + size) ? "a thread's own is on the same page" : NULL;
+    return (any_control_block(page, page + size) || has_own(page, page + size)) ? "a thread's own is on the same page" : NULL;
 }
 
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)
@@ -197,5 +225,8 @@ const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)
     if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
     }
-    return emu_rehome_against_stack(lo, hi, threads);
+    if ((threads || emu_rehome_runs_on(lo, hi)) && has_own(lo, hi)) {
+        return "variables that each thread has are on the same page";
+    }
+    return emu_rehome_against_stack(lo, hi);
 }

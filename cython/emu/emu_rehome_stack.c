@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * emu_rehome_stack.c - pages that a thread runs on, and that are moved all the same
- * (emu_rehome.c): arrays and variables on the stack of the program's first thread.
+ * (emu_rehome.c): arrays and variables on its stack, the first thread's or another.
  *
  *  - While its pages are exchanged, that thread runs elsewhere, on a stack of the library's.
- *  - What is moved does not grow.  So some of the stack below it stays what it is, for the
+ *  - What is moved does not grow.  So some of the first stack below it stays what it is, for the
  *    kernel to let that grow.
  *  - Around fork parent and child would run on the same pages, until the child has its own.  So
  *    those that the caller runs on are private from before fork until the parent goes on, which
@@ -32,6 +32,8 @@
 #define AROUND     ((uintptr_t)64 << 10) /* what fork and its handlers use, on either side of the caller */
 #define PIECES_MAX 40u                   /* pages of that, and the ends */
 
+#define STACKS_MAX 64u                   /* pieces of stacks that are not the first */
+
 /* What is done elsewhere: all in here, as what is written to the stack meanwhile is lost */
 static struct {
     ucontext_t back, there;
@@ -52,7 +54,13 @@ struct piece {
 };
 static struct piece piece[PIECES_MAX];
 static unsigned     pieces;
-static bool         moved; /* some of the stack is, or was */
+static bool         moved; /* some of the first stack is, or was */
+
+/* Pages that somebody ran on when they were moved, not of the first stack */
+static struct {
+    uintptr_t lo, hi;
+} other[STACKS_MAX];
+static unsigned others;
 
 static uintptr_t page_size(void)
 {
@@ -95,21 +103,39 @@ bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi)
     return first_stack(&begin, &end) && (lo < end) && (hi > begin);
 }
 
-const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi, bool threads)
+bool emu_rehome_is_stack(uintptr_t lo, uintptr_t hi)
 {
-    uintptr_t begin, end, here = (uintptr_t)__builtin_frame_address(0);
+    bool is = emu_rehome_first_stack(lo, hi);
 
-    if (!first_stack(&begin, &end) || (lo >= end) || (hi <= begin)) {
-        return emu_rehome_runs_on(lo, hi) ? "it is the stack of a thread" : NULL;
+    for (unsigned i = 0; i < others; i++) {
+        is = is || ((lo < other[i].hi) && (hi > other[i].lo));
     }
-    if (threads) {
-        return "it is the stack, and there is another thread";
-    }
-    if ((here < begin) || (here >= end)) {
+    return is;
+}
+
+bool emu_rehome_on_first_stack(void)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+    return emu_rehome_first_stack(here, here + 1);
+}
+
+const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
+{
+    uintptr_t begin = 0, end = 0, here = (uintptr_t)__builtin_frame_address(0);
+    bool      first = first_stack(&begin, &end) && (lo < end) && (hi > begin);
+
+    if (first && ((here < begin) || (here >= end))) {
         return "it is the stack, but not the one that the caller runs on";
+    }
+    if (!first && !emu_rehome_runs_on(lo, hi)) {
+        return NULL;
     }
     if (lo < (here & ~(page_size() - 1))) {
         return "it is below what is in use of the stack";
+    }
+    if (!first) {
+        return (others < STACKS_MAX) ? NULL : "it is on a stack, and there are too many";
     }
     if (here - begin < ENOUGH) {
         return "little is left of the stack";
@@ -146,32 +172,50 @@ static void run_elsewhere(void (*run)(void))
 
 static void move_in(void)
 {
-    away.done = emu_rehome_move_in(away.fd, away.lo, away.hi, away.off, false);
+    away.done = emu_rehome_move_in(away.fd, away.lo, away.hi, away.off, away.threads);
     madvise((void *)away.lo, away.done - away.lo, MADV_DONTFORK);
 }
 
-uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off)
+uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads)
 {
-    away.fd  = fd;
-    away.lo  = lo;
-    away.hi  = hi;
-    away.off = off;
-    moved    = true;
+    away.fd      = fd;
+    away.lo      = lo;
+    away.hi      = hi;
+    away.off     = off;
+    away.threads = threads;
     run_elsewhere(move_in);
+    if (emu_rehome_first_stack(lo, hi)) {
+        moved = true;
+    } else if (away.done > lo) {
+        other[others].lo   = lo;
+        other[others++].hi = away.done;
+    }
     return away.done;
 }
 
 static void move_out(void)
 {
-    emu_rehome_move_out(away.fd, away.mapping, false, true);
+    emu_rehome_move_out(away.fd, away.mapping, away.threads, true);
 }
 
 void emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads)
 {
-    if (!threads) {
-        away.fd      = fd;
-        away.mapping = *m;
-        run_elsewhere(move_out);
+    away.fd      = fd;
+    away.mapping = *m;
+    away.threads = threads;
+    run_elsewhere(move_out);
+}
+
+void emu_rehome_stack_purge(uint64_t dev, uint64_t ino)
+{
+    struct emu_mapping m;
+
+    for (unsigned i = 0; i < others;) {
+        if (emu_vma_of_file(dev, ino, other[i].lo, other[i].hi, &m) == 0) {
+            other[i] = other[--others];
+        } else {
+            i++;
+        }
     }
 }
 
@@ -246,7 +290,7 @@ static bool take_back(struct piece *p)
     if (held) {
         emu_thaw(p->m.begin, n);
     }
-    if (ok && !emu_rehome_first_stack(p->m.begin, p->m.end)) {
+    if (ok && !emu_rehome_is_stack(p->m.begin, p->m.end)) {
         madvise((void *)p->m.begin, n, MADV_DOFORK);
     }
     drop(p->before, n);
@@ -273,16 +317,25 @@ static void take_all_back(void)
     }
 }
 
-/* Does a child get the rest of the stack? */
-static void rest_of_stack(uint64_t dev, uint64_t ino, int advice)
+static void advise(uint64_t dev, uint64_t ino, uintptr_t lo, uintptr_t hi, int advice)
 {
-    struct emu_mapping m = {0};
-    uintptr_t          lo, hi;
+    struct emu_mapping m = {.end = lo};
+
+    while (emu_vma_of_file(dev, ino, m.end, hi, &m) == 1) {
+        madvise((void *)m.begin, m.end - m.begin, advice);
+    }
+}
+
+/* Does a child get the rest of the stacks? */
+static void rest_of_stacks(uint64_t dev, uint64_t ino, int advice)
+{
+    uintptr_t lo, hi;
 
     if (moved && first_stack(&lo, &hi)) {
-        for (m.end = lo; emu_vma_of_file(dev, ino, m.end, hi, &m) == 1;) {
-            madvise((void *)m.begin, m.end - m.begin, advice);
-        }
+        advise(dev, ino, lo, hi, advice);
+    }
+    for (unsigned i = 0; i < others; i++) {
+        advise(dev, ino, other[i].lo, other[i].hi, advice);
     }
 }
 
@@ -304,7 +357,8 @@ void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino)
         piece[pieces].m.end   = (m.end < hi) ? m.end : hi;
         pieces++;
     }
-    rest_of_stack(dev, ino, MADV_DOFORK);
+    emu_rehome_stack_purge(dev, ino);
+    rest_of_stacks(dev, ino, MADV_DOFORK);
     if (pieces == 0) {
         return;
     }
@@ -320,7 +374,7 @@ void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino)
     }
 }
 
-void emu_rehome_stack_fork_parent(uint64_t dev, uint64_t ino)
+void emu_rehome_stack_fork_parent(void)
 {
     if (pieces != 0) {
         run_elsewhere(take_all_back);
@@ -330,7 +384,11 @@ void emu_rehome_stack_fork_parent(uint64_t dev, uint64_t ino)
         }
         pieces = 0;
     }
-    rest_of_stack(dev, ino, MADV_DONTFORK);
+}
+
+void emu_rehome_stack_fork_done(uint64_t dev, uint64_t ino)
+{
+    rest_of_stacks(dev, ino, MADV_DONTFORK);
 }
 
 void emu_rehome_stack_fork_child(void)
@@ -338,6 +396,6 @@ void emu_rehome_stack_fork_child(void)
     for (unsigned i = 0; i < pieces; i++) {
         drop(piece[i].before, piece[i].m.end - piece[i].m.begin);
     }
-    pieces = 0;
+    pieces = others = 0;
     moved  = false;
 }

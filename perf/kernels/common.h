@@ -10,6 +10,7 @@
 #define PERF_COMMON_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -124,15 +125,27 @@ static inline int perf_pair_end(const struct perf_pair *pair)
     return !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
 }
 
-/* Memory of a shared memfd mapping, or of malloc (as it comes, or from the start
- * of a page), filled and writable. */
+static inline void *perf_sleeper(void *arg)
+{
+    for (;;) {
+        pause();
+    }
+    return arg;
+}
+
+/* Memory of a shared memfd mapping, or of malloc (as it comes, also in a process that
+ * has another thread, or from the start of a page), filled and writable. */
 static inline void *perf_memory(const char *kind, size_t length)
 {
-    void *memory;
-    int  fd;
+    void      *memory;
+    int       fd;
+    pthread_t other;
 
-    if (!strcmp(kind, "malloc") || !strcmp(kind, "malloc-page")) {
-        PERF_CHECK(posix_memalign(&memory, (kind[6] == '\0') ? 64 : 4096,
+    if (!strcmp(kind, "malloc-thread")) {
+        PERF_CHECK(pthread_create(&other, NULL, perf_sleeper, NULL) == 0, "no thread");
+    }
+    if (!strncmp(kind, "malloc", 6)) {
+        PERF_CHECK(posix_memalign(&memory, strcmp(kind, "malloc-page") ? 64 : 4096,
                                   length) == 0, "no memory");
     } else {
         PERF_CHECK(!strcmp(kind, "memfd"), "unknown kind of memory: %s", kind);

@@ -421,6 +421,43 @@ CONF_TEST("rehome", fork_beside_handled_faults, 1,
     conf_vcq_close(&vcq);
 }
 
+/* -------------------------------------------------------------------------- handlers */
+
+CONF_TEST("rehome", fork_with_handlers_of_others, 1,
+          "handlers that run within the library's write on moved pages before and after the child is made, beside a thread "
+          "that writes there all the time: nothing is lost, and nobody waits for ever")
+{
+    enum { FORKS = 100 };
+    struct conf_vcq vcq;
+    uint64_t       *word = (uint64_t *)(pages(PAGE) + 64), *other = (uint64_t *)pages(PAGE);
+    struct chain    chain = {{&word[1], &word[2], &word[3], other}, 0};
+    pthread_t       thread;
+
+    need_freeze();
+    conf_timeout(60);
+    conf_vcq_open(&vcq, 0, 0);
+    thread = begin(counts_up, &chain);
+    conf_reg(&vcq, &word[4], 8, 0);
+    CONF_CHECK(is_home(word), "the page is not moved");
+    in_between = word;
+    for (unsigned i = 0; i < FORKS; i++) {
+        int   status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            in_between = NULL;
+            /* what the handler in the parent writes it may see (docs/emulator.md) */
+            _exit((word[0] == i * 101 + 1) || (word[0] == (i + 1) * 101) ? 0 : 1);
+        }
+        CONF_CHECK((waitpid(pid, &status, 0) == pid) && (status == 0), "child %u ended with 0x%x", i, (unsigned)status);
+        CONF_CHECK(word[0] == (i + 1) * 101, "counted %" PRIu64, word[0]);
+    }
+    in_between = NULL;
+    end(&thread, 1);
+    CONF_CHECK((word[1] == chain.count) && (word[3] == chain.count), "%" PRIu64 " of %" PRIu64, word[3], chain.count);
+    conf_vcq_close(&vcq);
+}
+
 /* ------------------------------------------------------------------------------- puts */
 
 static int has_some(void *arg)

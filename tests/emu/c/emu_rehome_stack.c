@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_rehome_stack.c - variables and arrays on the stack of a process' first thread are moved
- * as other private memory is (docs/emulator.md, Private memory): the stack grows, is jumped
- * over and forked with as before.
+ * emu_rehome_stack.c - variables and arrays on stacks are moved as other private memory is
+ * (docs/emulator.md, Private memory): the first stack grows, all are jumped over and forked with
+ * as before.
  *
  * Rank 0 puts into the stack of rank 1.
  */
@@ -11,6 +11,7 @@
 
 #include <alloca.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -188,7 +189,7 @@ CONF_TEST("rehome", stack_that_was_left, 2,
 
 /* ------------------------------------------------------------------------------ fork */
 
-static volatile uint64_t *in_between; /* counted up while a fork is under way; NULL: nothing is */
+volatile uint64_t *in_between;
 
 static void between_prepare_and_fork(void)
 {
@@ -459,7 +460,153 @@ CONF_TEST("rehome", stack_and_threads, 2,
     pair_close(&p);
 }
 
-/* ------------------------------------------------------------------- stacks it is not for */
+static void *counts_only(void *arg)
+{
+    struct worker *w = arg;
+
+    while (!atomic_load_explicit(w->stop, memory_order_relaxed)) {
+        (*w->word)++;
+        w->count++;
+    }
+    return NULL;
+}
+
+/* Stacks are moved beside threads where pages can be held still. */
+static bool can_freeze(void)
+{
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+CONF_TEST("rehome", stack_beside_threads, 2,
+          "variables on the first stack go to the memfd and back while a thread writes to others on the same page: no "
+          "write is lost")
+{
+    enum { ROUNDS = 300 };
+    struct pair       p;
+    volatile uint64_t counted = 0, word = 0;
+    char              large[3 * PAGE];
+    _Atomic bool      stop   = false;
+    struct worker     worker = {&counted, 0, &stop, false};
+    pthread_t         thread;
+    utofu_stadd_t     stadd[2] = {0};
+    unsigned          moved = 0, rounds = 0;
+
+    pair_open(&p);
+    if (conf_rank == 1) {
+        CONF_CHECK(pthread_create(&thread, NULL, counts_only, &worker) == 0, "pthread_create");
+        memset(large, 0x5a, sizeof(large));
+        for (double end = conf_now() + 20; (rounds < ROUNDS) || ((moved < 20) && can_freeze() && (conf_now() < end)); rounds++) {
+            stadd[0] = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
+            stadd[1] = conf_reg(&p.vcq, large, sizeof(large), 0);
+            moved += is_home(&word) && is_home(&counted) && is_home(large + PAGE);
+            conf_dereg(&p.vcq, stadd[0]);
+            conf_dereg(&p.vcq, stadd[1]);
+            CONF_CHECK(!is_home(&word) && !is_home(large) && !is_home(large + sizeof(large) - 1), "it does not go back");
+        }
+        CONF_CHECK((moved >= 20) == can_freeze(), "%u times moved", moved);
+        CONF_CHECK_BYTES(large, sizeof(large), 0x5a, "the array");
+        stadd[0] = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
+    }
+    receive(&p, (void *)&word, sizeof(word), stadd[0], 8);
+    if (conf_rank == 1) {
+        atomic_store(&stop, true);
+        pthread_join(thread, NULL);
+        CONF_CHECK(counted == worker.count, "counted %" PRIu64 ", not %" PRIu64, worker.count, counted);
+    }
+    pair_close(&p);
+}
+
+struct on_a_stack {
+    struct pair *p;
+    uint64_t     forks, seen;
+};
+
+/* The frame of a thread: what it registers there, and what it has beside it */
+static void *has_a_stack(void *arg)
+{
+    struct on_a_stack *a      = arg;
+    volatile uint64_t  before = 11, after = 13;
+    struct numbers     numbers = {{0}, 0, 0};
+    char               large[5 * PAGE];
+    utofu_stadd_t      stadd[2], all[2];
+    int                status;
+
+    memset(large, 0x5a, sizeof(large));
+    stadd[0] = conf_reg(&a->p->vcq, &numbers, sizeof(numbers), 0);
+    stadd[1] = conf_reg(&a->p->vcq, large, sizeof(large), 0);
+    if (can_freeze()) {
+        CONF_CHECK(is_home(&numbers) && is_home(large) && is_home(large + 2 * PAGE), "not moved");
+    }
+    CONF_CHECK(deep(200 * KIB, 1) == 0, "the rest of the stack");
+    conf_exchange(&stadd[0], sizeof(stadd[0]), all);
+    for (double end = conf_now() + 20; (numbers.last == 0) && (conf_now() < end); a->forks++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            bool ok = (before == 11) && (after == 13 + a->forks) && (deep(200 * KIB, 3) == 0);
+
+            after = before = 99;
+            numbers.sum = numbers.word[0] = 1;
+            for (size_t i = 0; i < sizeof(large); i++) {
+                ok       = ok && (large[i] == 0x5a);
+                large[i] = 0x11;
+            }
+            _exit((ok && !is_home(&numbers) && !is_home(large)) ? 0 : 1);
+        }
+        after++;
+        child_must_end_well(pid, "on a thread's stack");
+        CONF_CHECK((before == 11) && (after == 14 + a->forks), "the child wrote the parent's frame");
+        CONF_CHECK_BYTES(large, sizeof(large), 0x5a, "the child wrote the parent's array");
+        if (can_freeze() && (a->forks % 8 == 0)) {
+            pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
+            if (pid == 0) {
+                before = after = 99; /* it is missing there */
+                _exit(0);
+            }
+            CONF_CHECK((waitpid(pid, &status, 0) == pid) && WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV),
+                       "a child by the system call ended with 0x%x", (unsigned)status);
+            CONF_CHECK((before == 11) && (after == 14 + a->forks), "that child wrote the parent's frame");
+        }
+    }
+    CONF_CHECK(numbers.sum == numbers.last, "of %" PRIu64 " %" PRIu64 " arrived", numbers.last, numbers.sum);
+    a->seen = numbers.last;
+    conf_dereg(&a->p->vcq, stadd[0]);
+    conf_dereg(&a->p->vcq, stadd[1]);
+    CONF_CHECK(!is_home(&numbers) && !is_home(large) && !is_home(large + 2 * PAGE), "it does not go back");
+    CONF_CHECK(deep(200 * KIB, 2) == 0, "the rest of the stack, later");
+    return arg;
+}
+
+CONF_TEST("rehome", stack_of_a_thread, 2,
+          "variables and arrays on a thread's own stack are moved as well; it forks, uses its stack and ends as before, "
+          "and no put or atomic that arrives meanwhile is lost")
+{
+    struct pair       p;
+    struct on_a_stack a = {&p, 0, 0};
+    pthread_t         thread;
+    utofu_stadd_t     none = 0, all[2];
+
+    pair_open(&p);
+    for (unsigned round = 0; round < 2; round++) { /* the second has the stack that the first had */
+        if (conf_rank == 1) {
+            a.forks = 0;
+            CONF_CHECK(pthread_create(&thread, NULL, has_a_stack, &a) == 0, "pthread_create");
+            CONF_CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+            CONF_CHECK((a.forks > 3) && (a.seen > 0), "%" PRIu64 " forks", a.forks);
+        } else {
+            conf_exchange(&none, sizeof(none), all);
+            count_for(&p, all[1], 1);
+        }
+    }
+    pair_close(&p);
+}
+
+/* -------------------------------------------------------------- stacks of the program's */
 
 static ucontext_t           first, second;
 static struct pair         *second_pair;
@@ -476,6 +623,7 @@ static void on_the_second(void)
     if (conf_rank == 1) {
         second_stadd[0] = conf_reg(&second_pair->vcq, (void *)&mine, sizeof(mine), 0);
         second_stadd[1] = conf_reg(&second_pair->vcq, (void *)of_first, sizeof(*of_first), 0);
+        CONF_CHECK(is_home(&mine), "the variable of the second stack is not moved");
     }
     pid = fork();
     if (pid == 0) {
@@ -515,6 +663,7 @@ CONF_TEST("rehome", stacks_of_coroutines, 2,
         if (conf_rank == 1) {
             conf_dereg(&p.vcq, second_stadd[0]);
             conf_dereg(&p.vcq, second_stadd[1]);
+            CONF_CHECK((round > 0) || !is_home(of_second), "it does not go back");
         }
     }
     pair_close(&p);

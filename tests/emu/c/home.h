@@ -11,6 +11,10 @@
 
 #define HOME "utofu-emu-home"
 
+/* Counted up by the program's own handlers of fork, once before it and 100 times in the parent after
+ * it; they run within those of the library (emu_rehome_stack.c).  NULL: nothing is. */
+extern volatile uint64_t *in_between;
+
 /* The mapping at addr is one of it. */
 static inline bool is_home(const volatile void *addr)
 {
