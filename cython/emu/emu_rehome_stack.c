@@ -85,15 +85,15 @@ static bool first_stack(uintptr_t *lo_p, uintptr_t *hi_p)
     return true;
 }
 
-/* The kernel makes it larger down to here, as it does not know what is moved. */
-static void __attribute__((noinline)) make_room(void)
+/* The kernel makes it larger down to there, as it does not know what is moved.  Read, as others may
+ * run on some of it. */
+__attribute__((noinline, no_sanitize("address", "thread"))) static void make_room(uintptr_t at)
 {
-    volatile char room[ROOM];
+    uintptr_t page = page_size();
 
-    for (size_t i = sizeof(room); i > 0; i = (i > 1024) ? i - 1024 : 0) {
-        room[i - 1] = 0;
+    for (uintptr_t below = page; below <= ROOM; below += page) {
+        (void)*(const volatile char *)((at & ~(page - 1)) - below);
     }
-    room[0] = 0;
 }
 
 bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi)
@@ -126,9 +126,8 @@ const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
     bool      first = first_stack(&begin, &end) && (lo < end) && (hi > begin);
 
     if (first && ((here < begin) || (here >= end))) {
-        return "it is the stack, but not the one that the caller runs on";
-    }
-    if (!first && !emu_rehome_runs_on(lo, hi)) {
+        here = lo; /* somebody else runs on it, from there on or below */
+    } else if (!first && !emu_rehome_runs_on(lo, hi)) {
         return NULL;
     }
     if (lo < (here & ~(page_size() - 1))) {
@@ -137,10 +136,10 @@ const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
     if (!first) {
         return (others < STACKS_MAX) ? NULL : "it is on a stack, and there are too many";
     }
-    if (here - begin < ENOUGH) {
+    if ((here < begin) || (here - begin < ENOUGH)) {
         return "little is left of the stack";
     }
-    make_room();
+    make_room(here);
     return NULL;
 }
 

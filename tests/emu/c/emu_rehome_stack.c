@@ -606,6 +606,62 @@ CONF_TEST("rehome", stack_of_a_thread, 2,
     pair_close(&p);
 }
 
+struct lent {
+    struct pair       *p;
+    volatile uint64_t *word; /* on the first stack */
+    _Atomic bool       done;
+};
+
+static void *registers_for_another(void *arg)
+{
+    struct lent *l = arg;
+
+    for (unsigned i = 0; i < 100; i++) {
+        utofu_stadd_t stadd = conf_reg(&l->p->vcq, (void *)l->word, sizeof(*l->word), 0);
+
+        CONF_CHECK(is_home(l->word) == can_freeze(), "round %u", i);
+        if (i % 10 == 0) {
+            pid_t pid = fork();
+
+            if (pid == 0) {
+                *l->word = 99;
+                _exit(is_home(l->word));
+            }
+            child_must_end_well(pid, "beside the first thread");
+        }
+        conf_dereg(&l->p->vcq, stadd);
+    }
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+CONF_TEST("rehome", stack_registered_by_another, 2,
+          "a thread registers variables of the first thread's stack, and forks, while that uses and grows it: nothing is "
+          "lost")
+{
+    struct pair       p;
+    volatile uint64_t word = 0, counted = 0;
+    struct lent       lent = {&p, &word, false};
+    uint64_t          n    = 0;
+    pthread_t         thread;
+    utofu_stadd_t     stadd = 0;
+
+    pair_open(&p);
+    if (conf_rank == 1) {
+        CONF_CHECK(pthread_create(&thread, NULL, registers_for_another, &lent) == 0, "pthread_create");
+        while (!atomic_load(&lent.done)) {
+            counted++;
+            n++;
+            CONF_CHECK(deep((n % 300) * 10 * KIB, (unsigned)n) == 0, "the stack");
+        }
+        pthread_join(thread, NULL);
+        CONF_CHECK((counted == n) && (word == 0), "counted %" PRIu64 ", not %" PRIu64, counted, n);
+        stadd = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
+    }
+    receive(&p, (void *)&word, sizeof(word), stadd, 8);
+    pair_close(&p);
+}
+
 /* -------------------------------------------------------------- stacks of the program's */
 
 static ucontext_t           first, second;
@@ -624,6 +680,7 @@ static void on_the_second(void)
         second_stadd[0] = conf_reg(&second_pair->vcq, (void *)&mine, sizeof(mine), 0);
         second_stadd[1] = conf_reg(&second_pair->vcq, (void *)of_first, sizeof(*of_first), 0);
         CONF_CHECK(is_home(&mine), "the variable of the second stack is not moved");
+        CONF_CHECK(is_home(of_first), "the variable of the first stack is not moved");
     }
     pid = fork();
     if (pid == 0) {
