@@ -214,7 +214,10 @@ const char *emu_rehome_against_edge(uintptr_t page)
     if (page % HEAP_ALIGN == 0) {
         return "malloc's own is on the same page";
     }
-    return (any_control_block(page, page + size) || has_own(page, page + size)) ? "a thread's own is on the same page" : NULL;
+    if (any_control_block(page, page + size) || has_own(page, page + size)) {
+        return "a thread's own is on the same page";
+    }
+    return NULL;
 }
 
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)

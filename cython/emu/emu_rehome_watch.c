@@ -30,7 +30,7 @@
 
 #define PAGES     64u
 #define LOOK_NS   20000u     /* between two looks */
-#define OPEN_MOST 7u         /* pages are open for LOOK_NS, twice that, ... 2 to the power of this, and from the first again */
+#define OPEN_MOST 7u         /* pages are open for LOOK_NS, twice as long, ... so many times; and again */
 #define GIVE_UP   100000000u /* ns that others wait while there is no child: it may spin on a lock of theirs */
 #define EXCLUSIVE ((uint64_t)1 << 56) /* in /proc/self/pagemap: of a page that is mapped once */
 
@@ -59,7 +59,8 @@ static struct {
     bool           interrupted;   /* it was told to get there */
     bool           given_up;
     uint64_t       since;         /* when the first of those who wait came */
-    unsigned       pauses;
+    uint64_t       until;         /* it writes to a page itself until then */
+    unsigned       pauses, writes;
     struct pages   waits, open;
 } watch = {.stop = -1, .state = -1, .pagemap = -1};
 
@@ -143,6 +144,13 @@ static bool is_child_made(void)
     return atomic_load(&watch.forked) || !mapped_once();
 }
 
+/* It needs some time to get there; more, when that was not enough. */
+static void let_it_write(uintptr_t at)
+{
+    watch.until = now() + ((uint64_t)LOOK_NS << watch.writes++ % (OPEN_MOST + 1));
+    open_page(at);
+}
+
 static void see_who_waits(void)
 {
     uintptr_t at;
@@ -152,8 +160,12 @@ static void see_who_waits(void)
         if (!emu_rehome_fork_holds(at)) {
             continue; /* it was frozen for another reason, and is not ours to open */
         }
+        if ((tid == watch.tid) && !is_child_made()) {
+            let_it_write(at);
+            continue;
+        }
         watch.since = (watch.waits.num == 0) ? now() : watch.since;
-        if (watch.given_up || ((tid == watch.tid) && !is_child_made()) || !add(&watch.waits, at)) {
+        if (watch.given_up || !add(&watch.waits, at)) {
             open_page(at);
         }
     }
@@ -179,7 +191,9 @@ static void open_for_a_moment(void)
 
 static void before_the_child(void)
 {
-    freeze_open(); /* what was open for the thread that forks alone */
+    if (now() >= watch.until) {
+        freeze_open(); /* what was open for the thread that forks alone */
+    }
     if (watch.waits.num == 0) {
         return;
     }
