@@ -111,9 +111,10 @@ def malloc_latency(bench):
     """Put ping-pong into memory that peers can't map by themselves."""
 
     def case(size, how, memory, bound, order=(), stock=False, kept=False, lines=True):
-        where = "1 page" if memory in ("malloc-page", "stack") else "2 pages"
-        text = memory.partition("-")[0] + (", kept private" if kept else "")
-        text += " beside a thread" if memory == "malloc-thread" else ""
+        kind, _, how_it_is = memory.partition("-")
+        where = "1 page" if how_it_is == "page" or kind == "stack" else "2 pages"
+        text = kind + (" beside a thread" if how_it_is == "thread" else "")
+        text += ", kept private" if kept else ""
         text += "" if lines else ", lines unordered"
         text += f": lat {size_text(size)} {how}"
         if size == 4096:
@@ -150,6 +151,7 @@ def malloc_latency(bench):
         # a block among others, in a process that has another thread
         *(case(size, how_to_put(size), "malloc-thread", 0.7) for size in (8, 64, 512, 4096)),
         *(case(size, "put", "malloc-thread", 1.0) for size in big),
+        *(case(size, how_to_put(size), "stack-thread", 0.7) for size in (8, 4096)),
         # where the emulator may not move it: only the kernel can reach it
         *all_sizes(kept=True),
         # up to 64 B it is the same

@@ -18,14 +18,14 @@
  *  - Nobody holds the old pages: nothing is pinned or locked, there is no io_uring, no aio
  *    context, no device that could have them (emu_rehome_may.c).
  *  - A child has its own copy (fork): it makes it before the program goes on in it, and the
- *    parent waits for it.  Of what the caller runs on, the parent makes it (emu_rehome_stack.c).
+ *    parent waits for it; its other threads too, where they write there (emu_rehome_fork.c).  Of what
+ *    the caller runs on, the parent makes it (emu_rehome_stack.c).
  *
  * Programs that register and deregister all the time stay without: see affordable().
  *
- * Whole pages are moved, with what else is on them; beside other threads only those that are
- * registered as a whole.  The memfd is sparse.  Pages that hang together have a slot of it, far
- * longer than what may be in it, and as far as can be from the others, so that a mapping that
- * grows (mremap) does not reach another's.
+ * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  The memfd is
+ * sparse.  Pages that hang together have a slot of it, far longer than what may be in it, and as far
+ * as can be from the others, so that a mapping that grows (mremap) does not reach another's.
  *
  * Nothing of the file is given back, and no slot is used again, but where /proc/self/maps says
  * that nothing shows it.

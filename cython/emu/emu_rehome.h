@@ -51,6 +51,7 @@ void emu_rehome_stack_purge(uint64_t dev, uint64_t ino);
 /* What the caller runs on of the file is private from the first to the next, or to the last, in the
  * child; after `done` a child by the system call gets nothing of moved stacks, as before the first. */
 void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino);
+bool emu_rehome_is_lent(uintptr_t lo, uintptr_t hi); /* where the file is shown meanwhile */
 void emu_rehome_stack_fork_parent(void);
 void emu_rehome_stack_fork_done(uint64_t dev, uint64_t ino);
 void emu_rehome_stack_fork_child(void);
@@ -80,6 +81,7 @@ bool emu_rehome_fork_holds(uintptr_t at); /* between the first and the third: th
 
 /* emu_rehome_watch.c: from the first to the last nobody waits at a frozen page for the caller, who
  * waits for it itself; there is a child now, or there will be none. */
+bool emu_rehome_watch_possible(void); /* as far as can be known; with mem_lock */
 bool emu_rehome_watch_begin(void);
 void emu_rehome_watch_forked(void);
 void emu_rehome_watch_end(void);

@@ -136,11 +136,13 @@ static void handler_off(void)
 
 /* ----------------------------------------------------------------------- around a fork */
 
-/* The caller runs on it, or the kernel writes there for it: such pages it has in the child, too. */
+/* The caller runs on it, or the kernel writes there for it: such pages it has in the child, too; or it
+ * will write there when there is a child. */
 static bool is_needed(const struct emu_mapping *m)
 {
     return (emu_rehome_on_first_stack() && emu_rehome_first_stack(m->begin, m->end)) ||
-           emu_rehome_runs_on(m->begin, m->end) || emu_rehome_is_control_block(m->begin, m->end);
+           emu_rehome_runs_on(m->begin, m->end) || emu_rehome_is_control_block(m->begin, m->end) ||
+           emu_rehome_is_lent(m->begin, m->end);
 }
 
 /* A child gets none of it from now on, or all of it again. */

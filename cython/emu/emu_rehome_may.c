@@ -209,6 +209,9 @@ const char *emu_rehome_against_edge(uintptr_t page)
 {
     uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
 
+    if (!emu_rehome_watch_possible()) {
+        return "there is another thread, and no /proc/self/pagemap for a fork";
+    }
     /* What malloc has of the heap of a thread: fork itself writes there when there is a child, which
      * nobody else is to do (emu_rehome_fork.c) */
     if (page % HEAP_ALIGN == 0) {

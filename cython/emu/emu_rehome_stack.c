@@ -373,6 +373,18 @@ void emu_rehome_stack_fork_prepare(uint64_t dev, uint64_t ino)
     }
 }
 
+bool emu_rehome_is_lent(uintptr_t lo, uintptr_t hi)
+{
+    bool is = false;
+
+    for (unsigned i = 0; i < pieces; i++) {
+        uintptr_t at = (uintptr_t)piece[i].shown;
+
+        is = is || ((at != 0) && (lo < at + (piece[i].m.end - piece[i].m.begin)) && (hi > at));
+    }
+    return is;
+}
+
 void emu_rehome_stack_fork_parent(void)
 {
     if (pieces != 0) {

@@ -279,27 +279,46 @@ static void close_all(void)
     watch.shared = NULL;
 }
 
-bool emu_rehome_watch_begin(void)
+/* What it is told of, and by */
+static bool open_all(void)
 {
-    char     path[64];
-    sigset_t all, old;
-    bool     ok;
+    char path[64];
 
     memset(&watch, 0, sizeof(watch));
-    watch.tid     = (pid_t)syscall(SYS_gettid);
+    watch.tid = (pid_t)syscall(SYS_gettid);
     snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)watch.tid);
     watch.state   = open(path, O_RDONLY | O_CLOEXEC);
     watch.stop    = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     watch.probe   = own_page(MAP_PRIVATE);
     watch.shared  = own_page(MAP_SHARED);
-    ok = (watch.state >= 0) && (watch.stop >= 0) && (watch.pagemap >= 0) && (watch.probe != NULL) &&
-         (watch.shared != NULL);
-    if (ok) {
+    if (watch.probe != NULL) {
         *(volatile char *)watch.probe = 1;
+    }
+    return (watch.state >= 0) && (watch.stop >= 0) && (watch.pagemap >= 0) && (watch.probe != NULL) &&
+           (watch.shared != NULL) && mapped_once();
+}
+
+bool emu_rehome_watch_possible(void)
+{
+    static bool possible;
+
+    if (!possible) {
+        possible = open_all();
+        close_all();
+    }
+    return possible;
+}
+
+bool emu_rehome_watch_begin(void)
+{
+    sigset_t all, old;
+    bool     ok = open_all();
+
+    if (ok) {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &old);
-        ok = mapped_once() && !pthread_create(&watch.thread, NULL, watch_main, NULL);
+        ok = !pthread_create(&watch.thread, NULL, watch_main, NULL);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     if (!ok) {

@@ -133,17 +133,25 @@ static inline void *perf_sleeper(void *arg)
     return arg;
 }
 
-/* Memory of a shared memfd mapping, or of malloc (as it comes, also in a process that
- * has another thread, or from the start of a page), filled and writable. */
-static inline void *perf_memory(const char *kind, size_t length)
+/* Of a kind that ends so: the process has another thread.  Returns the kind. */
+static inline const char *perf_beside(const char *kind)
 {
-    void      *memory;
-    int       fd;
+    size_t    length = strlen(kind), end = strlen("-thread");
     pthread_t other;
 
-    if (!strcmp(kind, "malloc-thread")) {
+    if ((length > end) && !strcmp(kind + length - end, "-thread")) {
         PERF_CHECK(pthread_create(&other, NULL, perf_sleeper, NULL) == 0, "no thread");
     }
+    return kind;
+}
+
+/* Memory of a shared memfd mapping, or of malloc (as it comes, or from the start
+ * of a page), filled and writable. */
+static inline void *perf_memory(const char *kind, size_t length)
+{
+    void *memory;
+    int  fd;
+
     if (!strncmp(kind, "malloc", 6)) {
         PERF_CHECK(posix_memalign(&memory, strcmp(kind, "malloc-page") ? 64 : 4096,
                                   length) == 0, "no memory");
@@ -159,9 +167,10 @@ static inline void *perf_memory(const char *kind, size_t length)
     return memory;
 }
 
-/* The same, or "stack": of the function that asks, from the start of a page */
+/* The same, or "stack": of the function that asks, from the start of a page; with
+ * "-thread" behind it in a process that has another thread */
 #define PERF_MEMORY(_kind, _length) \
-    (strcmp(_kind, "stack") ? \
+    (strncmp(perf_beside(_kind), "stack", 5) ? \
              perf_memory(_kind, _length) : \
              memset(__builtin_alloca_with_align(_length, 8 * 4096), 0, _length))
 

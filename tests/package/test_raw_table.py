@@ -40,7 +40,7 @@ def run_script(processes, tmp_path, script, only, *options):
 @pytest.mark.parametrize(
     ("only", "count"),
     [
-        ("lat 8 B", 8),
+        ("lat 8 B", 9),
         ("lat+notice 4 KiB", 1),
         ("rate+notice 8 B piggyback8", 1),
         ("rate 8 B", 2),
