@@ -32,6 +32,7 @@
 #define AROUND     ((uintptr_t)64 << 10) /* what fork and its handlers use, on either side of the caller */
 #define PIECES_MAX 40u                   /* pages of that, and the ends */
 
+#define LITTLE     "little is left of the stack"
 #define STACKS_MAX 64u                   /* pieces of stacks that are not the first */
 
 /* What is done elsewhere: all in here, as what is written to the stack meanwhile is lost */
@@ -85,15 +86,31 @@ static bool first_stack(uintptr_t *lo_p, uintptr_t *hi_p)
     return true;
 }
 
-/* The kernel makes it larger down to there, as it does not know what is moved.  Read, as others may
- * run on some of it. */
-__attribute__((noinline, no_sanitize("address", "thread"))) static void make_room(uintptr_t at)
+/* The kernel makes it larger down to here, as it does not know what is moved.  By a frame: before
+ * Linux 5.0 the stack grows to near where it is in use only. */
+static void __attribute__((noinline)) make_room(void)
+{
+    volatile char room[ROOM];
+
+    for (size_t i = sizeof(room); i > 0; i = (i > 1024) ? i - 1024 : 0) {
+        room[i - 1] = 0;
+    }
+    room[0] = 0;
+}
+
+/* The same below `at`, for a caller that does not run on it; others may.  The kernel reads there, for a
+ * call that then fails, as there is no such way to change a mask: so it is an error, and no signal, where
+ * the stack can't grow. */
+static bool make_room_below(uintptr_t at)
 {
     uintptr_t page = page_size();
 
     for (uintptr_t below = page; below <= ROOM; below += page) {
-        (void)*(const volatile char *)((at & ~(page - 1)) - below);
+        if ((syscall(SYS_rt_sigprocmask, ~0L, at - below, NULL, 8L) != -1) || (errno != EINVAL)) {
+            return false;
+        }
     }
+    return true;
 }
 
 bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi)
@@ -125,9 +142,10 @@ const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
     uintptr_t begin = 0, end = 0, here = (uintptr_t)__builtin_frame_address(0);
     bool      first = first_stack(&begin, &end) && (lo < end) && (hi > begin);
 
-    if (first && ((here < begin) || (here >= end))) {
-        here = lo; /* somebody else runs on it, from there on or below */
-    } else if (!first && !emu_rehome_runs_on(lo, hi)) {
+    if (first && ((here < begin) || (here >= end))) { /* somebody else runs on it, or will again */
+        return (lo >= begin) && (lo - begin >= ENOUGH) && make_room_below(lo) ? NULL : LITTLE;
+    }
+    if (!first && !emu_rehome_runs_on(lo, hi)) {
         return NULL;
     }
     if (lo < (here & ~(page_size() - 1))) {
@@ -136,10 +154,10 @@ const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
     if (!first) {
         return (others < STACKS_MAX) ? NULL : "it is on a stack, and there are too many";
     }
-    if ((here < begin) || (here - begin < ENOUGH)) {
-        return "little is left of the stack";
+    if (here - begin < ENOUGH) {
+        return LITTLE;
     }
-    make_room(here);
+    make_room();
     return NULL;
 }
 

@@ -28,11 +28,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGES     64u
-#define LOOK_NS   20000u     /* between two looks */
-#define OPEN_MOST 7u         /* pages are open for LOOK_NS, twice as long, ... so many times; and again */
-#define GIVE_UP   100000000u /* ns that others wait while there is no child: it may spin on a lock of theirs */
-#define EXCLUSIVE ((uint64_t)1 << 56) /* in /proc/self/pagemap: of a page that is mapped once */
+#define PAGES        64u
+#define LOOK_NS      20000u       /* between two looks */
+#define OPEN_MOST    7u           /* pages are open for LOOK_NS, twice as long, ... so many times; and again */
+#define GIVE_UP      100000000u   /* ns that others wait while there is no child: it may spin on a lock of theirs */
+#define GIVE_UP_COPY 10000000000u /* and for the copy: the child may have been stopped */
+#define EXCLUSIVE    ((uint64_t)1 << 56) /* in /proc/self/pagemap: of a page that is mapped once */
 
 /* Pages, each once */
 struct pages {
@@ -133,8 +134,10 @@ static bool sleeps(void)
 static bool mapped_once(void)
 {
     uint64_t entry = 0;
-    off_t    at    = (off_t)((uintptr_t)watch.probe / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry));
+    off_t    at;
 
+    (void)*(volatile char *)watch.probe; /* it may have been swapped out */
+    at = (off_t)((uintptr_t)watch.probe / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry));
     return (pread(watch.pagemap, &entry, sizeof(entry), at) == (ssize_t)sizeof(entry)) && (entry & EXCLUSIVE);
 }
 
@@ -225,7 +228,8 @@ static void *watch_main(void *arg)
             open_for_a_moment();
         } else if (!is_child_made()) {
             before_the_child();
-        } else if (atomic_load(&watch.shared->copied)) {
+        } else if (atomic_load(&watch.shared->copied) ||
+                   ((watch.waits.num != 0) && (now() - watch.since > GIVE_UP_COPY))) {
             watch.given_up = true; /* nobody has to wait any more */
             open_waits();
         } else {
