@@ -15,7 +15,7 @@
 #define TURNS        48u /* in a phase, of each line */
 #define PROBES       8u  /* the same */
 #define WINDOWS      8u  /* at most */
-#define AGREE        0.1 /* two windows do, when their ways differ by this part of the shorter one */
+#define AGREE        0.25 /* two windows do, when their ways differ by this part of the shorter one */
 #define MEASURE_NS   100000000u /* no window begins later: two threads may have to share a CPU */
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
 #define LINES        32u
@@ -156,7 +156,7 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
 }
 
 /* Until the two shortest of them agree; those two, on the average.  Other work makes a way longer, never
- * shorter. */
+ * shorter; but what it makes longer all the time it does to puts, too, so they need not agree well. */
 static struct emu_floor windows(void)
 {
     uint64_t         w = 1, begin = emu_ticks(), span = emu_ticks_of_ns(MEASURE_NS);

@@ -382,7 +382,7 @@ static void later(struct conf_vcq *vcq, const utofu_stadd_t *stadds, uint64_t *i
 
 CONF_TEST("timed", timed_jitter, 2, "an answer that is early or late by a bit is placed where those before were")
 {
-    enum { TIMES = 15, TRIES = 10 };
+    enum { TIMES = 15, TRIES = 100 };
     struct conf_vcq vcq;
     utofu_stadd_t   stadds[2];
     uint64_t        i    = 0;
@@ -396,7 +396,9 @@ CONF_TEST("timed", timed_jitter, 2, "an answer that is early or late by a bit is
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "0,0,0,1,0,0", 1);
     conf_vcq_open(&vcq, 0, 0);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
-    for (int tries = 0; (tries < TRIES) && !goods[0]; tries++) { /* other work may be in the way of some */
+    conf_timeout(60);
+    for (int tries = 0; (tries < TRIES) && !goods[0]; tries++) { /* other work may be in the way of some, */
+        usleep((tries < 10) ? 0 : 100000);                       /* also for seconds */
         for (int k = 0; k < TIMES; k++) {
             later(&vcq, stadds, &i, &little[k], &much[k]);
         }
