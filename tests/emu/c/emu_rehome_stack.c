@@ -239,6 +239,19 @@ static void count_for(struct pair *p, utofu_stadd_t stadd, double seconds)
     CONF_EXPECT_MRQ(&p->vcq, UTOFU_MRQ_TYPE_LCL_PUT, to, 3, NULL);
 }
 
+/* In a child: the frame of its parent is there, its own, and it can use it. */
+static bool writes_its_own(struct numbers *numbers, char *large, size_t n)
+{
+    bool ok = deep(200 * KIB, 3) == 0;
+
+    numbers->sum = numbers->word[0] = 1;
+    for (size_t i = 0; i < n; i++) {
+        ok       = ok && (large[i] == 0x5a);
+        large[i] = 0x11;
+    }
+    return ok && !is_home(numbers) && !is_home(large);
+}
+
 CONF_TEST("rehome", stack_at_fork, 2,
           "parent and child of a fork go on with a stack of their own each; no put that arrives meanwhile is lost, and "
           "nothing that the program writes")
@@ -267,15 +280,10 @@ CONF_TEST("rehome", stack_at_fork, 2,
             pid_t pid = fork();
 
             if (pid == 0) {
-                bool ok = (before == 11) && (after == 13 + forks) && (deep(200 * KIB, 3) == 0);
+                bool ok = (before == 11) && (after == 13 + forks);
 
                 after = before = 99;
-                numbers.sum = numbers.word[0] = 1;
-                for (size_t i = 0; i < sizeof(large); i++) {
-                    ok       = ok && (large[i] == 0x5a);
-                    large[i] = 0x11;
-                }
-                _exit((ok && !is_home(&numbers) && !is_home(large)) ? 0 : 1);
+                _exit((writes_its_own(&numbers, large, sizeof(large)) && ok) ? 0 : 1);
             }
             after++;
             child_must_end_well(pid, "stack_at_fork");
@@ -548,15 +556,10 @@ static void *has_a_stack(void *arg)
         pid_t pid = fork();
 
         if (pid == 0) {
-            bool ok = (before == 11) && (after == 13 + a->forks) && (deep(200 * KIB, 3) == 0);
+            bool ok = (before == 11) && (after == 13 + a->forks);
 
             after = before = 99;
-            numbers.sum = numbers.word[0] = 1;
-            for (size_t i = 0; i < sizeof(large); i++) {
-                ok       = ok && (large[i] == 0x5a);
-                large[i] = 0x11;
-            }
-            _exit((ok && !is_home(&numbers) && !is_home(large)) ? 0 : 1);
+            _exit((writes_its_own(&numbers, large, sizeof(large)) && ok) ? 0 : 1);
         }
         after++;
         child_must_end_well(pid, "on a thread's stack");
