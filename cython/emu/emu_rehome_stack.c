@@ -203,7 +203,7 @@ uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, 
     run_elsewhere(move_in);
     if (emu_rehome_first_stack(lo, hi)) {
         moved = true;
-    } else if (away.done > lo) {
+    } else if ((away.done > lo) && (others < STACKS_MAX)) { /* asked for a deeper frame, it may not have been on it */
         other[others].lo   = lo;
         other[others++].hi = away.done;
     }
