@@ -2,7 +2,8 @@
 """A parameter server: workers fit a line through their own data, by active messages.
 
 Rank 0 has the parameters. Each worker sends the gradient of a batch and gets the
-parameters of the moment back; nobody waits for the slowest.
+parameters of the moment back; nobody waits for the slowest. A late gradient moves them
+away again, so the result is what they are after everyone's last.
 
 uct-tofu run -n 3 docs/examples/parameter_server.py
 """
@@ -24,20 +25,21 @@ def serve(iface, eps):
         parameters -= RATE * np.frombuffer(message.payload)
         worker = int.from_bytes(message.header, "little")
         eps[worker].am(PARAMETERS, parameters).wait()
+    for ep in eps.values():
+        ep.am(PARAMETERS, parameters).wait()
     return parameters
 
 
 def work(iface, ep, rank):
     random = np.random.default_rng(rank)
-    parameters = np.zeros_like(TRUTH)
-    answers = iface.messages(PARAMETERS)
+    parameters, answers = np.zeros_like(TRUTH), iface.messages(PARAMETERS)
     for _ in range(STEPS):
         inputs = random.normal(size=(BATCH, TRUTH.size))
         error = inputs @ parameters - inputs @ TRUTH
         gradient = inputs.T @ error / BATCH
         ep.am(GRADIENT, gradient, header=rank.to_bytes(2, "little")).wait()
         parameters = np.frombuffer(answers.get(timeout=60).payload)
-    return parameters
+    return np.frombuffer(answers.get(timeout=60).payload)
 
 
 world = uct_tofu.world()

@@ -111,10 +111,21 @@ def test_halo(run, count):
     assert np.allclose(numbers(line), heat(48, 48, 100)[::4], atol=2e-9)
 
 
+PARAMETERS_FOUND = "found 3.0 -2.0 0.5 7.0 the truth is 3.0 -2.0 0.5 7.0"
+
+
 def test_parameter_server(run):
     lines = run("parameter_server.py")
-    found = "found 3.0 -2.0 0.5 7.0 the truth is 3.0 -2.0 0.5 7.0"
-    assert lines == {rank: [found] for rank in range(3)}
+    assert lines == {rank: [PARAMETERS_FOUND] for rank in range(3)}
+
+
+def test_parameter_server_with_a_late_gradient(processes, tmp_path):
+    late_worker = Path(__file__).with_name("late_worker.py")
+    words = [BIN / "uct-tofu", "run", "-n", "3", late_worker]
+    words += [EXAMPLES / "parameter_server.py"]
+    ended, output = processes.run(words, timeout=400, cwd=tmp_path)
+    assert ended == 0, output
+    assert output.count(PARAMETERS_FOUND) == 3, output
 
 
 def test_histogram(run):
