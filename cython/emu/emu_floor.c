@@ -150,17 +150,19 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
     found.way = (samples_average(&turned, 3) - 2 * look) / 2 / ticks_per_ns;
     found.way = (found.way < 0) ? 0 : (found.way < FLOOR_MAX_NS) ? found.way : FLOOR_MAX_NS;
     if (probed.n > 0) {
-        found.probe = samples_average(&probed, 2) / ticks_per_ns;
+        found.probe = samples_average(&probed, 3) / ticks_per_ns;
     }
     return found;
 }
 
 /* Until the two shortest of them agree; those two, on the average.  Other work makes a way longer, never
- * shorter; but what it makes longer all the time it does to puts, too, so they need not agree well. */
+ * shorter; but what it makes longer all the time it does to puts, too, so they need not agree well.  Probes
+ * are fewer, and may be disturbed in a window that is not: the shortest. */
 static struct emu_floor windows(void)
 {
     uint64_t         w = 1, begin = emu_ticks(), span = emu_ticks_of_ns(MEASURE_NS);
     struct emu_floor first = window(&w, begin + span), second = first, next;
+    double           probe = first.probe;
 
     for (unsigned n = 1; (n < WINDOWS) && (emu_ticks() - begin < span); n++) {
         next = window(&w, begin + span);
@@ -170,11 +172,12 @@ static struct emu_floor windows(void)
         } else if ((n == 1) || (next.way < second.way)) {
             second = next;
         }
+        probe = (next.probe < probe) ? next.probe : probe;
         if (second.way <= first.way * (1 + AGREE)) {
-            return (struct emu_floor){(first.way + second.way) / 2, (first.probe + second.probe) / 2};
+            return (struct emu_floor){(first.way + second.way) / 2, probe};
         }
     }
-    return first;
+    return (struct emu_floor){first.way, probe};
 }
 
 /* Other work disturbs some of it: processes that begin as this one does, for milliseconds, and

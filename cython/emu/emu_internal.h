@@ -170,6 +170,7 @@ struct emu_peer {
     struct emu_carried_lane *carried; /* lanes of session-mode VCQs towards it */
     struct emu_carried_told *told;    /* who knows that we carry for it (emu_relay.c) */
     uint64_t                timed_local; /* timed mode: due time of the last local notice */
+    uint32_t                timed_batch, timed_ops; /* ... so many operations in the VCQ's batch */
     struct emu_peer         *next_work;
     bool                    in_work;
     struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
@@ -261,6 +262,8 @@ struct emu_vcq {
     struct emu_wire      *wire;
     struct emu_stats     *stats;
     uint64_t             timed_free; /* timed mode: when the CQ can start the next operation */
+    uint32_t             timed_head; /* ... tcq_head at the last post */
+    uint32_t             timed_batch, timed_most; /* ... operations posted until all are complete; the most to one peer */
     uint32_t             mrq_entries;
     uint32_t             uncounted;     /* notices taken since the MRQ was counted ... */
     uint32_t             count_after;   /* ... which happens after so many */

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  9u
+#define EMU_SHM_VERSION  10u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -153,7 +153,8 @@ struct emu_gate {
 struct emu_clock {
     _Atomic uint64_t tni[EMU_NUM_TNIS], receive[EMU_NUM_TNIS], link[EMU_NUM_LINKS];
     _Atomic uint64_t armw; /* the last one that came arrives */
-    char             pad[EMU_LINE - 8 * (2 * EMU_NUM_TNIS + EMU_NUM_LINKS + 1)];
+    _Atomic uint64_t came; /* the last of anything, by the real clock: not before it can have */
+    char             pad[EMU_LINE - 8 * (2 * EMU_NUM_TNIS + EMU_NUM_LINKS + 2)];
 };
 
 struct emu_control {

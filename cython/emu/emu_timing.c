@@ -15,11 +15,11 @@
  * of the network are free again is kept per node in the job's control segment.
  */
 #include "emu_path.h"
+#include "emu_ticks.h"
 #include "emu_timing.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BURST_NS     400u /* calls closer than this belong together */
 #define BURST_SHARE  16u  /* ... or closer than this part of what the thread lags behind */
@@ -28,7 +28,7 @@
 #define COPY_BYTES_PER_NS 2u /* slower than that is somebody else's work, too */
 #define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
 /* What the calls themselves take, seen from outside (perf/timing_table.py), as a share of what
- * a call takes that posts nothing for anybody (call_takes): from the call to the first look at
+ * a call takes that posts nothing for anybody (call_looks): from the call to the first look at
  * the clock and from the last one to the store; the end of the poll that finds a notice. */
 #define ENTRY_SHARE  0.9
 #define POLL_SHARE   0.5
@@ -39,15 +39,18 @@
 #define ANSWER_SHARE 16   /* of what a time differs from those before, the part that counts */
 #define STRAYS       2u   /* so many times in a row may be unlike those before */
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
-#define SLEEP_NS     200000u /* longer waits sleep for a part of the time */
-#define SLEEP_END_NS 120000u
+#define FOUND_NS     120 /* who looks for a word posts its answer within this after it came */
+#define ANSWERS      16u /* so many posts that seem to be answers are */
+#define FEW          2u  /* puts that one exchanges with a peer: the data, and the word that they are there */
+#define STREAMS      4u  /* one that does not takes so many of them back */
 #define DIM_B        3
 
 static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
-static double   ticks_per_ns = 1;
 static double   byte_ticks;
 static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter, tk_answer;
+static uint64_t tk_found, tk_early;
+static double   entry_looks, poll_looks; /* ENTRY_SHARE, POLL_SHARE: in looks at the clock */
 static bool     timed;
 
 static __thread struct {
@@ -56,6 +59,7 @@ static __thread struct {
     uint64_t now;  /* its clock, within a call that posts */
     uint64_t wait; /* until when that call waits */
     uint64_t sent; /* when the last of what it sent to its own node arrives */
+    uint64_t sent_came; /* the same as emu_clock.came has it */
     unsigned empty; /* polls that found nothing, since a post or an entry */
     uint64_t late; /* what the call may be late by itself */
     uint64_t began; /* when the call that posts began */
@@ -63,82 +67,27 @@ static __thread struct {
     uint64_t answered; /* the last arrival at its node that it has posted after */
     int64_t  takes;    /* from an arrival to the post that answers it: what this thread's program takes */
     unsigned strays;   /* times in a row that were not like that */
+    unsigned answers;  /* posts that seemed to answer what came, less STREAMS for each that did not */
+    uint64_t came;     /* emu_clock.came at the last post */
+    uint64_t entry, poll; /* tk_entry, tk_poll at this thread's speed */
 } me __attribute__((tls_model("initial-exec")));
 
 /* ------------------------------------------------------------------ the clock */
 
-uint64_t emu_ticks(void)
-{
-#if defined(__x86_64__)
-    uint32_t lo, hi;
-    __asm__ __volatile__("rdtsc" : "=a"(lo), "=d"(hi));
-    return ((uint64_t)hi << 32) | lo;
-#elif defined(__aarch64__)
-    uint64_t t;
-    __asm__ __volatile__("isb; mrs %0, cntvct_el0" : "=r"(t));
-    return t;
-#else
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-#endif
-}
-
-uint64_t emu_ticks_of_ns(uint64_t n)
-{
-    return (uint64_t)((double)n * ticks_per_ns);
-}
-
-static double clock_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static void calibrate_clock(void)
-{
-    double   a, b;
-    uint64_t x, y;
-
-    a = clock_ns();
-    x = emu_ticks();
-    do {
-        b = clock_ns();
-        y = emu_ticks();
-    } while (b - a < 4e6);
-    ticks_per_ns = (double)(y - x) / (b - a);
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
-
 void emu_timing_wait(uint64_t until)
 {
-    if (until > me.wait) {
-        me.wait = until;
-    }
-    for (;;) {
-        int64_t left = (int64_t)(until - emu_ticks());
+    me.wait = (until > me.wait) ? until : me.wait;
+    emu_ticks_wait(until);
+}
 
-        if (left <= 0) {
-            return;
-        }
-        if ((double)left > SLEEP_NS * ticks_per_ns) {
-            uint64_t        sleep = (uint64_t)((double)left / ticks_per_ns) - SLEEP_END_NS;
-            struct timespec ts    = {(time_t)(sleep / 1000000000u), (long)(sleep % 1000000000u)};
-            nanosleep(&ts, NULL);
-        } else if ((double)left > 300 * ticks_per_ns) {
-            relax();
-        }
-    }
+static uint64_t entry_takes(void)
+{
+    return (me.entry != 0) ? me.entry : tk_entry;
+}
+
+static uint64_t poll_takes(void)
+{
+    return (me.entry != 0) ? me.poll : tk_poll;
 }
 
 /* ------------------------------------------- what this machine adds by itself */
@@ -146,20 +95,29 @@ void emu_timing_wait(uint64_t until)
 #define CHUNKS 64
 #define ROUNDS 24
 
-/* What a call takes in which time plays a part, but nobody waits: ns.  CPUs differ by 2. */
-static double call_takes(void)
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* What a call takes in which time plays a part, but nobody waits: in looks at the clock, of which
+ * *look_p is what one takes, in ticks.  CPUs differ by 2. */
+static double call_looks(double *look_p)
 {
     struct emu_vcq  *vcq;
     struct emu_desc  nop = {.kind = EMU_OP_NOP};
     struct emu_times times;
-    uint64_t         sample[CHUNKS];
+    double           calls[CHUNKS], looks[CHUNKS];
 
+    *look_p = 0;
     if (posix_memalign((void **)&vcq, EMU_LINE, sizeof(*vcq))) {
         return 0;
     }
     memset(vcq, 0, sizeof(*vcq));
     for (unsigned n = 0; n < CHUNKS; n++) {
-        uint64_t t = emu_ticks();
+        uint64_t t = emu_ticks(), end;
         for (int i = 0; i < ROUNDS; i++) {
             vcq->timed_free = 0;
             me.skew         = t; /* so far behind that nothing is waited for */
@@ -168,12 +126,17 @@ static double call_takes(void)
             emu_timing_plan(vcq, &nop, &times);
             emu_timing_posted();
         }
-        sample[n] = emu_ticks() - t;
+        end      = emu_ticks();
+        looks[n] = emu_look_takes();
+        calls[n] = (double)(end - t) / ROUNDS / looks[n];
     }
     memset(&me, 0, sizeof(me));
+    emu_look_forget();
     free(vcq);
-    qsort(sample, CHUNKS, sizeof(sample[0]), emu_by_value);
-    return (double)sample[CHUNKS / 4] / ROUNDS / ticks_per_ns;
+    qsort(calls, CHUNKS, sizeof(calls[0]), by_double);
+    qsort(looks, CHUNKS, sizeof(looks[0]), by_double);
+    *look_p = looks[CHUNKS / 4];
+    return calls[CHUNKS / 4];
 }
 
 bool emu_timing_init(void)
@@ -187,12 +150,12 @@ void emu_timing_join(void)
 {
     struct emu_floor found;
     uint64_t         floor_;
-    double           call;
+    double           call, look;
 
     if (!timed) {
         return;
     }
-    calibrate_clock();
+    emu_ticks_calibrate();
     floor_ = atomic_load(&emu_g.control->timing_floor);
     if ((ns[P_FLOOR] == 0) && (floor_ == 0)) {
         found  = emu_floor_measure();
@@ -202,12 +165,14 @@ void emu_timing_join(void)
     }
     if (ns[P_FLOOR] == 0) {
         ns[P_FLOOR] = (double)floor_ / 1000;
-        emu_way_init((double)atomic_load(&emu_g.control->timing_probe) / 1000);
+        found.way   = ns[P_FLOOR];
+        found.probe = (double)atomic_load(&emu_g.control->timing_probe) / 1000;
+        emu_way_init(found);
     }
     for (unsigned i = 0; i < PARAMETERS; i++) {
-        tk[i] = (uint64_t)(ns[i] * ticks_per_ns);
+        tk[i] = (uint64_t)(ns[i] * emu_ticks_per_ns);
     }
-    byte_ticks = ns[P_BYTE] * ticks_per_ns;
+    byte_ticks = ns[P_BYTE] * emu_ticks_per_ns;
     tk_late    = emu_ticks_of_ns(LATE_NS);
     tk_near    = emu_ticks_of_ns(NEAR_NS);
     tk_lie     = emu_ticks_of_ns(LIE_NS);
@@ -216,9 +181,13 @@ void emu_timing_join(void)
     tk_answer  = emu_ticks_of_ns(ANSWER_NS);
     tk_reaction = emu_ticks_of_ns(REACTION_NS);
     tk_jitter   = emu_ticks_of_ns(JITTER_NS);
-    call        = call_takes() * ticks_per_ns;
-    tk_entry    = (uint64_t)(ENTRY_SHARE * call);
-    tk_poll     = (uint64_t)(POLL_SHARE * call);
+    tk_found    = emu_ticks_of_ns(FOUND_NS);
+    tk_early    = tk_late + tk[P_FLOOR]; /* a word can be there so much before it should */
+    call        = call_looks(&look);
+    entry_looks = ENTRY_SHARE * call;
+    poll_looks  = POLL_SHARE * call;
+    tk_entry    = (uint64_t)(entry_looks * look);
+    tk_poll     = (uint64_t)(poll_looks * look);
 }
 
 /* --------------------------------------------------------------------- routes */
@@ -272,13 +241,65 @@ static uint64_t take(_Atomic uint64_t *word, uint64_t start, uint64_t hold)
 /* Has anything come to this node, or will, since the thread's last call, but its own? */
 static bool something_came(const struct emu_clock *here)
 {
-    uint64_t since = (me.last > me.sent) ? me.last : me.sent;
-    bool     came  = atomic_load_explicit(&here->armw, memory_order_relaxed) > since;
+    uint64_t since = (me.last > me.sent_came) ? me.last : me.sent_came;
 
-    for (unsigned i = 0; i < EMU_NUM_TNIS; i++) {
-        came |= atomic_load_explicit(&here->receive[i], memory_order_relaxed) > since;
+    return atomic_load_explicit(&here->came, memory_order_relaxed) > since;
+}
+
+/* A batch of a VCQ ends.  Were its operations few, of each peer: such as one exchanges with it, not a stream? */
+static bool batch_was_of_few(struct emu_vcq *vcq)
+{
+    bool few = (vcq->timed_most <= FEW);
+
+    vcq->timed_head = vcq->tcq_head;
+    vcq->timed_most = 0;
+    vcq->timed_batch++;
+    return few;
+}
+
+static void count_in_batch(struct emu_vcq *vcq, struct emu_peer *peer)
+{
+    if (peer->timed_batch != vcq->timed_batch) {
+        peer->timed_batch = vcq->timed_batch;
+        peer->timed_ops   = 0;
     }
-    return came;
+    peer->timed_ops++;
+    vcq->timed_most = (peer->timed_ops > vcq->timed_most) ? peer->timed_ops : vcq->timed_most;
+}
+
+/* Two that exchange words wait for the other's with loads, which nobody sees, and for less than BURST_NS
+ * if both lag.  Each would take the other's for a stream that comes beside its own, and go on as fast as the
+ * host can.  So the clock of who answers what came is not before that.  It answers if it has seen a few of
+ * its own operations complete before it posts the next, or if it again and again posts just after something
+ * came, having waited.  Two streams of so few at a time are taken for answers, too. */
+static void end_lag_of_answer(struct emu_vcq *vcq, uint64_t now, const struct emu_clock *here)
+{
+    bool     silent = (vcq->tcq_head == 0) && (vcq->tcq_tail == 0); /* asks for no notices: something came instead */
+    bool     seen   = (vcq->tcq_head != vcq->timed_head) && (vcq->tcq_head == vcq->tcq_tail);
+    bool     few    = seen && batch_was_of_few(vcq), waited = (int64_t)(now - me.last) > (int64_t)tk[P_FLOOR];
+    uint64_t came;
+    int64_t  after;
+
+    if (!few && !silent && !waited && (me.answers < ANSWERS)) {
+        return; /* `came` has to be fetched from another CPU */
+    }
+    came  = atomic_load_explicit(&here->came, memory_order_relaxed);
+    after = (int64_t)(now - came);
+    if ((came == me.came) || (came == me.sent_came) || (after < -(int64_t)tk_early)) {
+        return;
+    }
+    me.came = came;
+    few     = few || (silent && batch_was_of_few(vcq));
+    if (waited && ((int64_t)(came - me.last) > 0)) {
+        if (after <= (int64_t)tk_found) {
+            me.answers += (me.answers < 2 * ANSWERS);
+        } else {
+            me.answers -= (me.answers < STREAMS) ? me.answers : STREAMS;
+        }
+    }
+    if ((few || (me.answers >= ANSWERS)) && ((int64_t)me.skew > after)) {
+        me.skew = (after > 0) ? (uint64_t)after : 0;
+    }
 }
 
 /* Who was away for so long does something else, and has perhaps seen an answer, which came by
@@ -296,7 +317,9 @@ static bool goes_on(uint64_t now, const struct emu_clock *here)
 /* How much later than its program makes it is a post at `start`, if it answers what arrived last
  * at this node?  The way from one CPU to another, and from the word that a loop looks for to the
  * end of that loop, take here a bit more or less each time; what they and the program take on
- * the average stays, and so does a time that differs by more than LATE_NS. */
+ * the average stays, and so does a time that differs by more than LATE_NS.  But nobody answers what has
+ * not come: who has only now returned from a call of its own finds a word that was stored early, for the
+ * sake of the way, as it is. */
 static int64_t jitter(const struct emu_clock *here, uint64_t start)
 {
     uint64_t last = atomic_load_explicit(&here->armw, memory_order_relaxed);
@@ -307,7 +330,7 @@ static int64_t jitter(const struct emu_clock *here, uint64_t start)
         last             = (arrival > last) ? arrival : last;
     }
     took = (int64_t)(start - last);
-    if ((last == me.answered) || (last == me.sent) || (took < -(int64_t)tk_late) || (took > (int64_t)tk_answer)) {
+    if ((last == me.answered) || (last == me.sent) || (took < -(int64_t)tk_early) || (took > (int64_t)tk_answer)) {
         return 0;
     }
     me.answered = last;
@@ -321,12 +344,19 @@ static int64_t jitter(const struct emu_clock *here, uint64_t start)
     }
     me.strays = 0;
     me.takes += differs / ANSWER_SHARE;
-    return took - me.takes;
+    return took - ((me.takes > 0) ? me.takes : 0);
 }
 
 void emu_timing_begin(void)
 {
-    me.began = emu_ticks() - tk_entry;
+    uint64_t now  = emu_ticks();
+    double   look = emu_look_learn();
+
+    if (look > 0) {
+        me.entry = (uint64_t)(entry_looks * look);
+        me.poll  = (uint64_t)(poll_looks * look);
+    }
+    me.began = now - entry_takes();
 }
 
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
@@ -343,6 +373,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         if (!goes_on(start, here)) {
             me.skew = 0;
         }
+        end_lag_of_answer(vcq, start, here);
         me.now     = start - me.skew;
         if (me.skew == 0) {
             me.now -= (uint64_t)jitter(here, start);
@@ -417,16 +448,26 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             /* The target does not show it before it is due.  It is there earlier, so
              * that what the way to another CPU takes is not seen: that of the notice
              * and, after it, that of the data. */
-            t->remote  = t->visible - tk_poll;
+            t->remote  = t->visible - poll_takes();
             t->visible = t->remote - 2 * tk[P_FLOOR] - tk_jitter;
         } else {
             t->visible -= tk[P_FLOOR] + tk_reaction;
         }
     }
-    if ((there == here) && (arrival > me.sent)) {
-        me.sent = arrival;
+    if (arrival != 0) {
+        /* who lags plans for a time that has passed: it comes when the call has stored it */
+        uint64_t soonest = me.began + entry_takes() + tk[P_FLOOR], came = (arrival > soonest) ? arrival : soonest;
+
+        if (came > atomic_load_explicit(&there->came, memory_order_relaxed)) { /* of two at once one may be lost */
+            atomic_store_explicit(&there->came, came, memory_order_relaxed);
+        }
+        if (there == here) {
+            me.sent      = (arrival > me.sent) ? arrival : me.sent;
+            me.sent_came = (came > me.sent_came) ? came : me.sent_came;
+        }
     }
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
+        count_in_batch(vcq, peer);
         t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;
         peer->timed_local = t->local;
     }
@@ -509,7 +550,7 @@ void emu_timing_poll_empty(void)
 
 uint64_t emu_timing_barrier_now(void)
 {
-    return timed ? emu_ticks() - tk_entry : 0;
+    return timed ? emu_ticks() - entry_takes() : 0;
 }
 
 uint64_t emu_timing_packet(uint64_t fired_at)
@@ -519,5 +560,5 @@ uint64_t emu_timing_packet(uint64_t fired_at)
 
 bool emu_timing_completed(uint64_t due)
 {
-    return !timed || (emu_ticks() + tk_poll >= due + tk[P_BARRIER]);
+    return !timed || (emu_ticks() + poll_takes() >= due + tk[P_BARRIER]);
 }

@@ -40,8 +40,7 @@ struct emu_floor emu_floor_measure(void);
 
 /* emu_way.c: is it known of this processor that the way depends on the line? */
 bool emu_way_is_by_line(void);
-/* What probes take on the average; 0: not known */
-void emu_way_init(double probe_ns);
+void emu_way_init(struct emu_floor floor_);
 /* Ticks that an atomic instruction takes there which changes nothing */
 uint64_t emu_way_probe(void *at);
 

@@ -325,6 +325,82 @@ CONF_TEST("timed", timed_answer_after_tcq, 2, "the same when the notice of the l
     answered(BY_PUT, "0,0,0,1,0,0");
 }
 
+CONF_TEST("timed", timed_answer_not_before, 2, "what came too early is not answered before it should have come")
+{
+    enum { ROUNDS = 2000, WAY = 1900 };
+    struct conf_vcq    vcq;
+    utofu_stadd_t      stadds[2];
+    volatile uint64_t *word = words;
+    double             took[ROUNDS];
+
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "0,0,0,1,0,0", 1);
+    use_profile("put = 1900\npiggyback_saves = 0\nhop = 0\nfloor = 300\n"); /* of any two CPUs more than half as much */
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        double start = now_ns();
+
+        if (conf_rank == 0) {
+            answer(&vcq, stadds, i, BY_PIGGYBACK);
+        }
+        while (*word != i) {
+        }
+        if (conf_rank == 1) {
+            answer(&vcq, stadds, i, BY_PIGGYBACK);
+        }
+        took[i - 1] = now_ns() - start;
+    }
+    qsort(took, ROUNDS, sizeof(took[0]), by_size);
+    if (conf_rank == 0) {
+        CONF_CHECK(took[ROUNDS / 2] >= 2 * (WAY - 40), "a round trip took %g ns", took[ROUNDS / 2]);
+    }
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+/* Both post, then wait for the other's word: the next post cannot follow before it came, although
+ * both could lag behind by what they waited in the call. */
+static void exchanged(int how, unsigned words_each)
+{
+    enum { ROUNDS = 400, WAY = 1900, LEARNS = 50 };
+    struct conf_vcq    vcq;
+    utofu_stadd_t      stadds[2];
+    volatile uint64_t *word = words;
+    double             start = 0, took;
+
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "0,0,0,1,0,0", 1);
+    use_profile("put = 1900\npiggyback_saves = 0\nhop = 0\n");
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        start = (i == LEARNS) ? now_ns() : start;
+        for (unsigned n = 0; n < words_each; n++) {
+            answer(&vcq, stadds, i, how);
+        }
+        while ((*word != i) && (*word != i + 1)) {
+        }
+    }
+    took = (now_ns() - start) / (ROUNDS - LEARNS);
+    CONF_CHECK(took >= 0.9 * WAY, "an exchange took %g ns", took);
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("timed", timed_exchange, 2, "an exchange of words takes one way, as each side waits for the other's")
+{
+    exchanged(BY_PUT, 1);
+}
+
+CONF_TEST("timed", timed_exchange_silent, 2, "the same without notices")
+{
+    exchanged(BY_PIGGYBACK, 1);
+}
+
+CONF_TEST("timed", timed_exchange_data, 2, "the same of data and the word that they are there")
+{
+    exchanged(BY_PIGGYBACK, 2);
+}
+
 /* What a thread takes to answer: a bit more or less is the host's and does not count one by one,
  * what it takes on the average does. */
 static double round_trip(struct conf_vcq *vcq, const utofu_stadd_t *stadds, uint64_t i, double thinks)
