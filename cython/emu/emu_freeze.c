@@ -7,8 +7,9 @@
  * who waits, is read only while the process forks (emu_rehome_watch.c).
  *
  * It has to be one that stops the kernel, too (a read() of another thread into these
- * pages), which needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd: the one that everybody
- * gets makes such calls fail with EFAULT.  mprotect would do the same.
+ * pages), which needs CAP_SYS_PTRACE, vm.unprivileged_userfaultfd, or that one may open
+ * /dev/userfaultfd: the one that everybody gets makes such calls fail with EFAULT.  mprotect would do
+ * the same.
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
@@ -23,8 +24,26 @@
  * there yet (6.4) */
 #define WP_SHMEM       ((uint64_t)1 << 12)
 #define WP_UNPOPULATED ((uint64_t)1 << 13)
+#ifndef USERFAULTFD_IOC_NEW /* 6.1 */
+#define USERFAULTFD_IOC_NEW _IO(0xaa, 0x00)
+#endif
 
 static int uffd = -1; /* -2: there is none */
+
+static int open_uffd(void)
+{
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), device;
+
+    if (fd >= 0) {
+        return fd;
+    }
+    device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    if (device >= 0) {
+        fd = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+        close(device);
+    }
+    return fd;
+}
 
 bool emu_freeze_possible(void)
 {
@@ -33,7 +52,7 @@ bool emu_freeze_possible(void)
                                          WP_UNPOPULATED};
 
     if (uffd == -1) {
-        uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+        uffd = open_uffd();
         if ((uffd >= 0) && ioctl(uffd, UFFDIO_API, &api)) {
             close(uffd);
             uffd = -1;

@@ -5,6 +5,7 @@
  *
  * Rank 0 puts into and gets from the memory of rank 1, and adds to a word of it.
  */
+#include "freeze.h"
 #include "harness.h"
 
 #include <tofu_vcq.h>
@@ -710,17 +711,6 @@ CONF_TEST("rehome", heap_in_use, 2,
 
 /* ------------------------------------------------------------- beside other threads */
 
-/* Pages can be held still though there are threads (as for a process with CAP_SYS_PTRACE). */
-static bool can_freeze(void)
-{
-    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-
-    if (fd >= 0) {
-        close(fd);
-    }
-    return fd >= 0;
-}
-
 struct worker {
     pthread_t          thread;
     _Atomic bool      *stop;
@@ -924,8 +914,8 @@ CONF_TEST("rehome", each_goes_back_by_itself, 2,
     pair_close(&p);
 }
 
-CONF_TEST("rehome", neighbours_beside_threads, 2,
-          "beside threads, too, pages are moved with what else is on them, and go back; all of it works")
+/* Pages are moved with what else is on them, and go back, if they can be held still. */
+static void moved_with_neighbours(void)
 {
     static const struct {
         size_t at, size, from, to; /* pages that are moved: [from, to) */
@@ -960,6 +950,21 @@ CONF_TEST("rehome", neighbours_beside_threads, 2,
     pthread_join(idle.thread, NULL);
     free(block);
     pair_close(&p);
+}
+
+CONF_TEST("rehome", neighbours_beside_threads, 2,
+          "beside threads, too, pages are moved with what else is on them, and go back; all of it works")
+{
+    moved_with_neighbours();
+}
+
+CONF_TEST("rehome", neighbours_by_device, 2, "the same of a process that may only open /dev/userfaultfd")
+{
+    drop_capability(CAP_SYS_PTRACE);
+    if (can_freeze_by_call() || !can_freeze_by_device()) {
+        conf_skip("no /dev/userfaultfd for this process, or it does not need that");
+    }
+    moved_with_neighbours();
 }
 
 CONF_TEST("rehome", fork_beside_threads, 2,

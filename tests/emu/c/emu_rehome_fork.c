@@ -3,6 +3,7 @@
  * emu_rehome_fork.c - small blocks that are registered beside other threads, and moved with what
  * else is on their pages (docs/emulator.md, Private memory): what programs have there, and forks.
  */
+#include "freeze.h"
 #include "harness.h"
 #include "home.h"
 
@@ -30,12 +31,9 @@ static _Atomic bool stop;
 /* Are small blocks moved beside threads? */
 static void need_freeze(void)
 {
-    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-
-    if (fd < 0) {
-        conf_skip("no userfaultfd for the process: nothing is moved beside threads that fills no page");
+    if (!can_freeze()) {
+        conf_skip("no userfaultfd for the process: nothing is moved beside threads");
     }
-    close(fd);
 }
 
 /* What is of the C library's own: sanitizers have another malloc, which in a child may wait for a
@@ -489,14 +487,9 @@ CONF_TEST("rehome", puts_during_forks, 2,
     pthread_t       thread = pthread_self();
     uint64_t        n = 0, done = 0;
 
-    if (conf_rank == 1) {
-        int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-
-        n = fd < 0;
-        close(fd);
-    }
     uint64_t without[2];
 
+    n = !can_freeze();
     conf_exchange(&n, sizeof(n), without);
     if (without[1]) {
         conf_skip("no userfaultfd for the process");

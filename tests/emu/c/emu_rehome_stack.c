@@ -6,6 +6,7 @@
  *
  * Rank 0 puts into the stack of rank 1.
  */
+#include "freeze.h"
 #include "harness.h"
 #include "home.h"
 
@@ -431,7 +432,7 @@ CONF_TEST("rehome", stack_and_threads, 2,
     struct worker     worker[2] = {{&words[0], 0, &stop, false}, {&words[1], 0, &stop, true}};
     pthread_t         thread[2];
     utofu_stadd_t     stadd = 0;
-    bool              can_freeze = geteuid() == 0;
+    bool              freezes = can_freeze();
 
     pair_open(&p);
     if (conf_rank == 1) {
@@ -440,7 +441,7 @@ CONF_TEST("rehome", stack_and_threads, 2,
         for (unsigned i = 0; i < 2; i++) {
             CONF_CHECK(pthread_create(&thread[i], NULL, counts, &worker[i]) == 0, "pthread_create");
         }
-        for (unsigned i = 0; can_freeze && (i < 100); i++) {
+        for (unsigned i = 0; freezes && (i < 100); i++) {
             pid_t pid = fork();
 
             if (pid == 0) {
@@ -477,17 +478,6 @@ static void *counts_only(void *arg)
         w->count++;
     }
     return NULL;
-}
-
-/* Stacks are moved beside threads where pages can be held still. */
-static bool can_freeze(void)
-{
-    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-
-    if (fd >= 0) {
-        close(fd);
-    }
-    return fd >= 0;
 }
 
 CONF_TEST("rehome", stack_beside_threads, 2,
