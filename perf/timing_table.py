@@ -94,6 +94,7 @@ def latency_lines(p):
                 )
             )
     for test, text, expected in (
+        ("exchange", "exchange of puts, 8 B", functools.partial(model.put, p, 8)),
         ("get", "get 8 B, round trip", functools.partial(model.get, p, 8)),
         ("armw8", "armw8, round trip", functools.partial(model.armw, p)),
     ):

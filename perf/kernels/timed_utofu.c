@@ -5,11 +5,12 @@
  * Rank 0 is on the node <coords0>; the targets are processes of their own, one on
  * each of the nodes named after it.  A time is taken per iteration, so that the
  * tail of the distribution is seen; the line "ns <time> ..." has them all.  The line
- * "bare <time> ..." of a ping-pong has times of "bare" with 1000 ns, taken before and
+ * "bare <time> ..." of a ping-pong or an exchange has times of "bare" with 1000 ns, taken before and
  * after each BLOCK of its own.
  *
  * put, piggyback8:   half a round trip, the target polls the last byte.
  * notice:            half a round trip, the target polls its MRQ.
+ * exchange:          both put and then poll for the other's last byte.
  * get, armw8:        a round trip, until the initiator has the local notice.
  * stream:            per put, <window> in flight on each of <tnis> VCQs, which are
  *                    of one TNI each and go to the targets in turn.
@@ -100,15 +101,22 @@ static void bare_block(double *took, long count, double ns)
     }
 }
 
+enum way { PINGPONG, BY_NOTICE, EXCHANGE };
+
+static uint8_t next_value(uint8_t value)
+{
+    return value % 251 + 1;
+}
+
 /* Wait for the byte or the notice as a program does that also has a TCQ to empty. */
-static void wait_for(uint8_t value, int by_notice, int *in_flight)
+static void wait_for(uint8_t value, enum way way, int *in_flight)
 {
     volatile const uint8_t  *last = &memory[size - 1];
     struct utofu_mrq_notice notice;
     int                     ret;
 
     for (;;) {
-        if (by_notice) {
+        if (way == BY_NOTICE) {
             ret = utofu_poll_mrq(vcqs[0], 0, &notice);
             PERF_CHECK((ret == UTOFU_ERR_NOT_FOUND) || (ret == UTOFU_SUCCESS),
                        "utofu_poll_mrq: %d", ret);
@@ -116,8 +124,8 @@ static void wait_for(uint8_t value, int by_notice, int *in_flight)
                 PERF_CHECK(*last == value, "a notice came before its data");
                 return;
             }
-        } else if (*last == value) {
-            return;
+        } else if ((*last == value) || ((way == EXCHANGE) && (*last == next_value(value)))) {
+            return; /* the other one may be one ahead */
         }
         if (*in_flight) {
             *in_flight -= perf_drain_tcq(vcqs[0]);
@@ -125,20 +133,20 @@ static void wait_for(uint8_t value, int by_notice, int *in_flight)
     }
 }
 
-/* So many round trips; rank 0 has the times. */
-static void put_block(double *took, long count, enum perf_how how, int by_notice)
+/* So many round trips, or exchanges; rank 0 has the times. */
+static void put_block(double *took, long count, enum perf_how how, enum way way)
 {
     static uint8_t value = 0;
     static int     in_flight = 0;
     unsigned long  flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                            UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
-                           (by_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
+                           ((way == BY_NOTICE) ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
     double         now, last = perf_now();
 
     for (long i = 0; i < count; ++i) {
-        value = value % 251 + 1;
-        if (rank == 1) {
-            wait_for(value, by_notice, &in_flight);
+        value = next_value(value);
+        if ((rank == 1) && (way != EXCHANGE)) {
+            wait_for(value, way, &in_flight);
         }
         while (in_flight) { /* the buffer is not ours before */
             in_flight -= perf_drain_tcq(vcqs[0]);
@@ -147,8 +155,8 @@ static void put_block(double *took, long count, enum perf_how how, int by_notice
         perf_put(vcqs[0], peers[0].vcq_id, how, out, stadds[0] + offset,
                  peers[0].stadd, size, flags);
         ++in_flight;
-        if (rank == 0) {
-            wait_for(value, by_notice, &in_flight);
+        if ((rank == 0) || (way == EXCHANGE)) {
+            wait_for(value, way, &in_flight);
             now     = perf_now();
             took[i] = now - last;
             last    = now;
@@ -159,7 +167,7 @@ static void put_block(double *took, long count, enum perf_how how, int by_notice
     }
 }
 
-static void pingpong(enum perf_how how, int by_notice)
+static void put_blocks(enum perf_how how, enum way way)
 {
     long   blocks = (iterations + BLOCK - 1) / BLOCK, n;
     double *bare = malloc((blocks + 1) * BARE_BLOCK * sizeof(*bare));
@@ -168,17 +176,17 @@ static void pingpong(enum perf_how how, int by_notice)
     PERF_CHECK(bare != NULL, "no memory");
     memset(bare, 0xff, (blocks + 1) * BARE_BLOCK * sizeof(*bare)); /* as times */
     for (n = 0; n < warmup; n += BLOCK_WARMUP) {
-        put_block(cold, BLOCK_WARMUP, how, by_notice);
+        put_block(cold, BLOCK_WARMUP, how, way);
     }
     bare_block(bare, BARE_BLOCK, BARE_NS);
     for (long b = 0; b < blocks; ++b) {
         n = iterations - b * BLOCK;
-        put_block(cold, BLOCK_WARMUP, how, by_notice);
-        put_block(times + b * BLOCK, (n < BLOCK) ? n : BLOCK, how, by_notice);
+        put_block(cold, BLOCK_WARMUP, how, way);
+        put_block(times + b * BLOCK, (n < BLOCK) ? n : BLOCK, how, way);
         bare_block(bare + (b + 1) * BARE_BLOCK, BARE_BLOCK, BARE_NS);
     }
     if (rank == 0) {
-        print_times(0.5);
+        print_times((way == EXCHANGE) ? 1 : 0.5);
         print_values("bare", bare, (blocks + 1) * BARE_BLOCK, 0.5);
     }
     free(bare);
@@ -398,9 +406,11 @@ int main(int argc, char **argv)
     meet();
 
     if (!strcmp(test, "put") || !strcmp(test, "piggyback8")) {
-        pingpong(perf_how(test), 0);
+        put_blocks(perf_how(test), PINGPONG);
     } else if (!strcmp(test, "notice")) {
-        pingpong(PERF_PUT, 1);
+        put_blocks(PERF_PUT, BY_NOTICE);
+    } else if (!strcmp(test, "exchange")) {
+        put_blocks(PERF_PUT, EXCHANGE);
     } else if (!strcmp(test, "get") || !strcmp(test, "armw8")) {
         round_trips(!strcmp(test, "get"));
     } else if (!strcmp(test, "barrier")) {

@@ -158,6 +158,7 @@ def test_raw_bounds_and_peers(perf_module):
         ("MRQ notice", 3),
         ("put 64 KiB", 3),
         ("round trip", 6),
+        ("exchange", 3),
         ("message gap", 1),
         ("2 TNIs", 2),
         ("gap 8", 1),
