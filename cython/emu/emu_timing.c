@@ -41,8 +41,8 @@
 #define EMPTY_POLLS  64u  /* after them a thread has waited for something else */
 #define FOUND_NS     120 /* who looks for a word posts its answer within this after it came */
 #define ANSWERS      16u /* so many posts that seem to be answers are */
-#define FEW          2u  /* puts that one exchanges with a peer: the data, and the word that they are there */
 #define STREAMS      4u  /* one that does not takes so many of them back */
+#define FEW          2u  /* puts that one exchanges with a peer: the data, and the word that they are there */
 #define DIM_B        3
 
 static double   ns[PARAMETERS];

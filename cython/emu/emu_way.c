@@ -91,7 +91,7 @@ static void learn(struct known *k, int64_t took)
 }
 
 /* What the way takes more, when the probe took so much more: twice, as far as lines differ; the rest
- * is a CPU that is nearer now, or a disturbed average (1600 windows of emu_floor.c: slopes of 0.9 to 1.2) */
+ * is a CPU that is nearer now, or a disturbed average (twice 1600 windows of emu_floor.c: slopes of 0.8 to 1.2) */
 static int64_t off(int64_t more)
 {
     int64_t line = (more > apart) ? apart : (more < -apart) ? -apart : more;

@@ -270,31 +270,38 @@ static void answer(struct conf_vcq *vcq, const utofu_stadd_t *stadds, uint64_t i
     }
 }
 
+/* What each took; how: rank 1 answers */
+static void round_trips(struct conf_vcq *vcq, const utofu_stadd_t *stadds, int how, double *took, uint64_t rounds)
+{
+    volatile uint64_t *word = words;
+
+    for (uint64_t i = 1; i <= rounds; i++) {
+        double start = now_ns();
+
+        if (conf_rank == 0) {
+            answer(vcq, stadds, i, (how == BY_PUT) ? BY_PUT : BY_PIGGYBACK);
+        }
+        while (*word != i) {
+        }
+        if (conf_rank == 1) {
+            answer(vcq, stadds, i, how);
+        }
+        took[i - 1] = now_ns() - start;
+    }
+}
+
 static void answered(int how, const char *coords)
 {
     enum { ROUNDS = 200 };
-    struct conf_vcq    vcq;
-    utofu_stadd_t      stadds[2];
-    volatile uint64_t *word = words;
-    double             took[ROUNDS];
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[2];
+    double          took[ROUNDS];
 
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : coords, 1);
     use_profile("put = 1900\npiggyback_saves = 0\narmw = 3800\nhop = 0\n");
     conf_vcq_open(&vcq, 0, 0);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
-        double start = now_ns();
-
-        if (conf_rank == 0) {
-            answer(&vcq, stadds, i, (how == BY_PUT) ? BY_PUT : BY_PIGGYBACK);
-        }
-        while (*word != i) {
-        }
-        if (conf_rank == 1) {
-            answer(&vcq, stadds, i, how);
-        }
-        took[i - 1] = now_ns() - start;
-    }
+    round_trips(&vcq, stadds, how, took, ROUNDS);
     /* Not each: where the scheduler stops a thread in its call until the answer is there, the
      * next put seems to follow at once. */
     qsort(took, ROUNDS, sizeof(took[0]), by_size);
@@ -328,28 +335,15 @@ CONF_TEST("timed", timed_answer_after_tcq, 2, "the same when the notice of the l
 CONF_TEST("timed", timed_answer_not_before, 2, "what came too early is not answered before it should have come")
 {
     enum { ROUNDS = 2000, WAY = 1900 };
-    struct conf_vcq    vcq;
-    utofu_stadd_t      stadds[2];
-    volatile uint64_t *word = words;
-    double             took[ROUNDS];
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[2];
+    double          took[ROUNDS];
 
     setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "0,0,0,1,0,0", 1);
     use_profile("put = 1900\npiggyback_saves = 0\nhop = 0\nfloor = 300\n"); /* of any two CPUs more than half as much */
     conf_vcq_open(&vcq, 0, 0);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
-        double start = now_ns();
-
-        if (conf_rank == 0) {
-            answer(&vcq, stadds, i, BY_PIGGYBACK);
-        }
-        while (*word != i) {
-        }
-        if (conf_rank == 1) {
-            answer(&vcq, stadds, i, BY_PIGGYBACK);
-        }
-        took[i - 1] = now_ns() - start;
-    }
+    round_trips(&vcq, stadds, BY_PIGGYBACK, took, ROUNDS);
     qsort(took, ROUNDS, sizeof(took[0]), by_size);
     if (conf_rank == 0) {
         CONF_CHECK(took[ROUNDS / 2] >= 2 * (WAY - 40), "a round trip took %g ns", took[ROUNDS / 2]);
