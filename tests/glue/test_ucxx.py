@@ -38,10 +38,10 @@ def here(ucxx_path, monkeypatch):
         monkeypatch.syspath_prepend(ucxx_path)
 
 
-def messages(output):
-    """What each interface says that it sent, UCX_UTOFU_STATS."""
-    sent = re.findall(r"utofu: process \d+: messages (\d+) sent", output)
-    return [int(number) for number in sent]
+def messages(output, what="sent"):
+    """What each interface says that it sent or received, UCX_UTOFU_STATS."""
+    lines = re.findall(r"utofu: process \d+: messages (\d+) sent (\d+) rec", output)
+    return [int(line[what == "received"]) for line in lines]
 
 
 def python(processes, env, *words):
@@ -155,7 +155,12 @@ def test_programs_unchanged(processes, env, tmp_path):
     ("backend", "size"), [("ucxx-core", "8"), ("ucxx-async", "1000000")]
 )
 def test_benchmark(processes, env, backend, size):
-    """ucxx' own; it starts its second process by itself."""
+    """ucxx' own; it starts its processes by itself.
+
+    It does not stop ucxx' progress thread.  Where that happens to hold the last
+    reference to the worker, the process ends without destroying it, and its interface
+    says nothing: then the other side's line tells what both did.
+    """
     env["UCX_UTOFU_STATS"] = "y"
     output = python(
         processes,
@@ -166,8 +171,8 @@ def test_benchmark(processes, env, backend, size):
         *("--server-address", "127.0.0.1"),
     )
     assert "Roundtrip benchmark" in output, output
-    sent = messages(output)
-    assert len(sent) == 2 and min(sent) >= 30, output
+    sent, received = messages(output), messages(output, "received")
+    assert 1 <= len(sent) <= 2 and min(sent + received) >= 30, output
 
 
 # Prints what enable() said, then the number of messages over utofu at the end.

@@ -378,6 +378,27 @@ def test_a_run_that_takes_too_long_is_ended():
     assert not _kernels_of(env["UTOFU_EMU_JOB"])
 
 
+BIG = """
+import os, sys, time
+if not os.fork():
+    kept = b"x" * (1 << 28)
+    with open(sys.argv[1], "w") as file:
+        print(os.getpid(), file=file)
+time.sleep(60)
+"""
+
+
+def test_a_child_that_takes_long_to_end_is_waited_for(tmp_path):
+    """One that was killed is there until its memory is given back."""
+    env, file = kernels.environment("uct", "utofu"), tmp_path / "id"
+    for _ in range(3):
+        with pytest.raises(kernels.KernelError, match="did not end within 3 s"):
+            kernels.execute([sys.executable, "-c", BIG, str(file)], env, 3, what="big")
+        with contextlib.suppress(FileNotFoundError):  # else only a zombie may be left
+            stat = Path(f"/proc/{file.read_text().strip()}/stat").read_text()
+            assert stat.rpartition(")")[2].split()[0] == "Z"
+
+
 @pytest.mark.parametrize(
     "words", [["--size=x"], ["--size=0"], ["--colour=1"], ["--cpus=a"], ["size"]]
 )

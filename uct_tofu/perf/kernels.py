@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from uct_tofu import _paths
@@ -119,15 +120,33 @@ def _die_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def _runs_in_group(group):
+    """Whether a process of the group has not ended; zombies have."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended just now
+            # pid (name) state ppid pgrp ...
+            state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(pgrp) == group and state not in "ZX":
+                return True
+    return False
+
+
 def _stop(process):
     """End a kernel and all it started; mpiexec ends what has groups of its own."""
     if process.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.terminate()
             process.wait(3)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:
         os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.wait()  # nobody else is left
+        return
     process.wait()
+    # who was killed gives its memory back first, and only its parent can wait for it
+    deadline = time.monotonic() + 10
+    while _runs_in_group(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def execute(command, env, timeout: float, *, what: str) -> list[dict]:
