@@ -9,10 +9,11 @@
  * It has to be one that stops the kernel, too (a read() of another thread into these
  * pages), which needs CAP_SYS_PTRACE, vm.unprivileged_userfaultfd, or that one may open
  * /dev/userfaultfd: the one that everybody gets makes such calls fail with EFAULT.  mprotect would do
- * the same.
+ * the same.  Without it all other threads stand still meanwhile (emu_stop.c).
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
+#include "emu_stop.h"
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -45,7 +46,7 @@ static int open_uffd(void)
     return fd;
 }
 
-bool emu_freeze_possible(void)
+bool emu_freeze_by_page(void)
 {
     struct uffdio_api api = {.api      = UFFD_API,
                              .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_THREAD_ID | WP_SHMEM |
@@ -62,6 +63,11 @@ bool emu_freeze_possible(void)
     return uffd >= 0;
 }
 
+bool emu_freeze_possible(void)
+{
+    return emu_freeze_by_page() || emu_stop_possible();
+}
+
 void emu_freeze_page(uintptr_t at, bool frozen)
 {
     struct uffdio_writeprotect wp = {.range = {at, (uint64_t)sysconf(_SC_PAGESIZE)},
@@ -76,7 +82,10 @@ bool emu_freeze(uintptr_t at, size_t n)
     struct uffdio_register     reg = {.range = {at, n}, .mode = UFFDIO_REGISTER_MODE_WP};
     struct uffdio_writeprotect wp  = {.range = {at, n}, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
 
-    if (!emu_freeze_possible() || ioctl(uffd, UFFDIO_REGISTER, &reg)) {
+    if (!emu_freeze_by_page()) {
+        return emu_stop_others();
+    }
+    if (ioctl(uffd, UFFDIO_REGISTER, &reg)) {
         return false;
     }
     if (ioctl(uffd, UFFDIO_WRITEPROTECT, &wp)) {
@@ -90,6 +99,10 @@ void emu_thaw(uintptr_t at, size_t n)
 {
     struct uffdio_range range = {at, n};
 
+    if (!emu_freeze_by_page()) {
+        emu_stop_go_on();
+        return;
+    }
     /* of no effect on what was mapped there meanwhile; those who wait are woken in any case */
     if (ioctl(uffd, UFFDIO_UNREGISTER, &range)) { /* some of it is of a kind that can't be frozen by now */
         for (size_t done = 0; done < n; done += (size_t)sysconf(_SC_PAGESIZE)) {
@@ -124,4 +137,5 @@ void emu_freeze_fork_child(void)
         close(uffd); /* it is about the parent's memory */
     }
     uffd = -1;
+    emu_stop_fork_child();
 }

@@ -57,10 +57,11 @@ void emu_rehome_stack_fork_done(uint64_t dev, uint64_t ino);
 void emu_rehome_stack_fork_child(void);
 
 /* emu_freeze.c: from the one to the other whoever writes to the pages [at, at + n) waits,
- * other threads as well as the kernel for them.  The caller, who must not write there,
- * may map something else over them meanwhile.  No other thread's lock may be waited for
- * between them.  Not for two callers at a time. */
+ * other threads as well as the kernel for them; or all of them, whatever they do.  The
+ * caller, who must not write there, may map something else over them meanwhile.  No other
+ * thread's lock may be waited for between them.  Not for two callers at a time. */
 bool emu_freeze_possible(void);
+bool emu_freeze_by_page(void); /* no: the other threads are stopped instead, whatever they do */
 bool emu_freeze(uintptr_t at, size_t n);
 void emu_thaw(uintptr_t at, size_t n);
 void emu_freeze_fork_child(void);

@@ -6,15 +6,17 @@
  * What is on these pages may be anything: a block's neighbours, what malloc keeps between blocks, a
  * FILE.  The C library writes to such in the child before any handler runs in it, and in the parent
  * other threads go on as soon as there is a child.  So
- *  - nobody in the parent writes there from before fork until the child has its copy (emu_freeze.c,
- *    emu_rehome_watch.c); peers' puts go on;
+ *  - nobody in the parent writes there from before fork until the child has its copy: the pages are
+ *    frozen (emu_freeze.c, emu_rehome_watch.c), or no other thread runs from where the child is made
+ *    (emu_stop.c); peers' puts go on;
  *  - the child does not get these mappings.  It makes its copy when it first misses one (SIGSEGV),
  *    or in our handler.
  *
- * Without userfaultfd, or a second thread, the child has the mappings, until our handler in it runs.
+ * Without either, or a second thread, the child has the mappings, until our handler in it runs.
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
+#include "emu_stop.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -28,6 +30,7 @@
 
 static struct {
     bool               on;
+    bool               frozen; /* by page; no: the others are stopped */
     unsigned           num;
     struct emu_mapping m[MAPPINGS_MAX];
     int                fd;
@@ -70,7 +73,9 @@ static void copy_all(void)
             abort();
         }
     }
-    emu_rehome_watch_copied();
+    if (held.frozen) {
+        emu_rehome_watch_copied();
+    }
     errno = err;
 }
 
@@ -175,8 +180,9 @@ void emu_rehome_fork_hold(int fd, uint64_t dev, uint64_t ino)
     if (held.num == 0) {
         return;
     }
-    held.on = handler_on();
-    if (held.on && !emu_rehome_watch_begin()) {
+    held.frozen = emu_freeze_by_page();
+    held.on     = handler_on();
+    if (held.on && !(held.frozen ? emu_rehome_watch_begin() : emu_stop_fork_begin())) {
         handler_off();
         held.on = false;
     }
@@ -185,15 +191,17 @@ void emu_rehome_fork_hold(int fd, uint64_t dev, uint64_t ino)
         return;
     }
     advise(MADV_DONTFORK);
-    for (unsigned i = 0; i < held.num; i++) { /* where another thread has unmapped it there is nothing to freeze */
+    for (unsigned i = 0; held.frozen && (i < held.num); i++) { /* where another thread has unmapped it there is nothing to freeze */
         emu_freeze(held.m[i].begin, held.m[i].end - held.m[i].begin);
     }
 }
 
 void emu_rehome_fork_made(void)
 {
-    if (held.on) {
+    if (held.on && held.frozen) {
         emu_rehome_watch_forked();
+    } else if (held.on) {
+        emu_stop_fork_made();
     }
 }
 
@@ -202,9 +210,13 @@ void emu_rehome_fork_let_go(void)
     if (!held.on) {
         return;
     }
-    emu_rehome_watch_end();
+    if (held.frozen) {
+        emu_rehome_watch_end();
+    } else {
+        emu_stop_fork_end();
+    }
     advise(MADV_DOFORK);
-    for (unsigned i = 0; i < held.num; i++) {
+    for (unsigned i = 0; held.frozen && (i < held.num); i++) {
         emu_thaw(held.m[i].begin, held.m[i].end - held.m[i].begin);
     }
     handler_off();

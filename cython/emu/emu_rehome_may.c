@@ -118,7 +118,7 @@ const char *emu_rehome_against(bool threads_ok, bool *threads_p)
         return "there is another thread";
     }
     if (*threads_p && !emu_freeze_possible()) {
-        return "there is another thread, and no userfaultfd for the process";
+        return "there is another thread, and neither userfaultfd nor ptrace for the process";
     }
     if (status_field(text, "\nVmPin:") != 0) {
         return "a driver has pinned memory";
@@ -209,7 +209,7 @@ const char *emu_rehome_against_edge(uintptr_t page)
 {
     uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    if (!emu_rehome_watch_possible()) {
+    if (emu_freeze_by_page() && !emu_rehome_watch_possible()) {
         return "there is another thread, and no /proc/self/pagemap for a fork";
     }
     /* What malloc has of the heap of a thread: fork itself writes there when there is a child, which

@@ -20,9 +20,11 @@ TEST = re.compile(r"CONF_TEST\(\"\w+\", (\w+),")
 NAMES = sorted(
     name for source in (HERE / "c").glob("*.c") for name in TEST.findall(source.read_text())
 )
-REHOME = [
-    name for source in (HERE / "c").glob("emu_rehome*.c") for name in TEST.findall(source.read_text())
-]
+REHOME = sorted(
+    name
+    for source in (*(HERE / "c").glob("emu_rehome*.c"), HERE / "c" / "emu_stop.c")
+    for name in TEST.findall(source.read_text())
+)
 
 
 def environment(job, **extra):
@@ -59,6 +61,13 @@ def test_emulator(emu_tests, name):
 def test_emulator_by_the_kernel(emu_tests, name):
     """The same with private memory left where it is."""
     run(emu_tests, name, UTOFU_EMU_REHOME="0")
+
+
+@pytest.mark.parametrize("name", REHOME)
+@pytest.mark.parametrize("without", ["userfaultfd", "userfaultfd,ptrace"])
+def test_emulator_of_an_ordinary_user(emu_tests, name, without):
+    """Nobody gave it userfaultfd: beside threads these are stopped, or nothing is moved."""
+    run(emu_tests, name, EMU_TEST_WITHOUT=without)
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 8])
@@ -102,6 +111,17 @@ def test_emulator_sanitized(sanitized, name):
         name,
         ASAN_OPTIONS="detect_leaks=0",
         UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+    )
+
+
+@pytest.mark.parametrize("name", REHOME)
+def test_an_ordinary_user_sanitized(sanitized, name):
+    run(
+        sanitized / "emu_tests",
+        name,
+        ASAN_OPTIONS="detect_leaks=0",
+        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+        EMU_TEST_WITHOUT="userfaultfd",
     )
 
 

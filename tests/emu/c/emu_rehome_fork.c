@@ -32,7 +32,7 @@ static _Atomic bool stop;
 static void need_freeze(void)
 {
     if (!can_freeze()) {
-        conf_skip("no userfaultfd for the process: nothing is moved beside threads");
+        conf_skip("neither userfaultfd nor ptrace: nothing is moved beside threads");
     }
 }
 
@@ -492,7 +492,7 @@ CONF_TEST("rehome", puts_during_forks, 2,
     n = !can_freeze();
     conf_exchange(&n, sizeof(n), without);
     if (without[1]) {
-        conf_skip("no userfaultfd for the process");
+        conf_skip("neither userfaultfd nor ptrace for the process");
     }
     n = 0;
     conf_timeout(90);

@@ -40,9 +40,18 @@ static inline bool can_freeze_by_device(void)
     return fd >= 0;
 }
 
+/* The other threads, by ptrace; asked only where neither of these is there */
+bool can_stop(void);
+
 static inline bool can_freeze(void)
 {
-    return can_freeze_by_call() || can_freeze_by_device();
+    return can_freeze_by_call() || can_freeze_by_device() || can_stop();
+}
+
+/* To stop threads may take so long, on a busy machine, that for some time nothing is moved. */
+static inline bool may_take_long(void)
+{
+    return can_freeze() && !can_freeze_by_call() && !can_freeze_by_device();
 }
 
 /* The process' capability, of this thread and those that it starts, is gone for good. */
