@@ -198,7 +198,8 @@ static void *waits(void *arg)
     return NULL;
 }
 
-CONF_TEST("stop", waits_go_on, 1, "what other threads wait for in the kernel they wait for on, while memory is registered")
+CONF_TEST("stop", waits_go_on, 1,
+          "what other threads wait for in the kernel they wait for on, while memory is registered")
 {
     struct conf_vcq    vcq;
     pthread_t          thread[CONF_LEN(ways)];
@@ -278,7 +279,8 @@ static void *takes_signals(void *arg)
     return arg;
 }
 
-CONF_TEST("stop", signals_arrive, 1, "signals with values that arrive while memory is registered are handled, each once")
+CONF_TEST("stop", signals_arrive, 1,
+          "signals with values that arrive while memory is registered are handled, each once")
 {
     enum { SIGNALS = 3000 };
     struct conf_vcq  vcq;
@@ -361,7 +363,8 @@ static int wakes(const struct waker *w, pid_t parent)
     return 0;
 }
 
-CONF_TEST("stop", signals_end_waits, 1, "a signal that is handled while memory is registered ends what its thread waited for")
+CONF_TEST("stop", signals_end_waits, 1,
+          "a signal that is handled while memory is registered ends what its thread waited for")
 {
     struct conf_vcq  vcq;
     struct sigaction tick = {.sa_handler = on_tick};
@@ -422,7 +425,8 @@ CONF_TEST("stop", no_child_is_seen, 1, "a program that waits for any child sees 
     thread = begin(looks_for_children, &looks);
     CONF_CHECK((registers(&vcq, 200) > 0) == can_freeze(), "the blocks");
     end(thread);
-    CONF_CHECK((looks > 0) && (atomic_load(&ticks) == 0), "%" PRIu64 " looks, %" PRIu64 " signals", looks, atomic_load(&ticks));
+    CONF_CHECK((looks > 0) && (atomic_load(&ticks) == 0), "%" PRIu64 " looks, %" PRIu64 " signals", looks,
+               atomic_load(&ticks));
     conf_vcq_close(&vcq);
 }
 
@@ -463,7 +467,8 @@ CONF_TEST("stop", threads_come_and_go, 1,
           "threads that begin and end while memory is registered, and write there with what they have, lose nothing")
 {
     struct conf_vcq   vcq;
-    uint64_t         *block = calloc(1, 64);
+    char             *room  = calloc(1, 16384);
+    uint64_t         *block = (uint64_t *)(room + 8192); /* not where a heap begins */
     struct starter    s[2] = {{(_Atomic uint64_t *)&block[0], 0}, {(_Atomic uint64_t *)&block[1], 0}};
     pthread_t         thread[2];
     unsigned          moved = 0, i = 0;
@@ -487,7 +492,7 @@ CONF_TEST("stop", threads_come_and_go, 1,
     }
     CONF_CHECK((moved >= 20) == can_freeze(), "%u times moved", moved);
     conf_vcq_close(&vcq);
-    free(block);
+    free(room);
 }
 
 static pid_t sleeps_as_vfork_does(void)
@@ -611,7 +616,8 @@ static void dies_while_it_registers(int alive, unsigned seed)
     }
 }
 
-CONF_TEST("stop", nobody_is_left, 1, "of a process that is killed while it registers, or forks, nothing is left running")
+CONF_TEST("stop", nobody_is_left, 1,
+          "of a process that is killed while it registers, or forks, nothing is left running")
 {
     enum { KILLS = 150 };
 

@@ -39,7 +39,7 @@ static void refuse(void)
     };
     struct sock_fprog filter = {sizeof(calls) / sizeof(*calls), calls};
 
-    if (without != NULL) {
+    if ((without != NULL) && (*without != '\0')) {
         CONF_CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS");
         CONF_CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), "PR_SET_SECCOMP");
     }
