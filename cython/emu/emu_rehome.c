@@ -49,7 +49,8 @@
 #define SLOTS         256u
 #define SLOT_SIZE     ((uint64_t)1 << 30) /* of addresses: peers map all of the file */
 #define SLOT_FIRST    ((uint64_t)64 << 20)   /* where in it the first page is; others come before and behind */
-#define HOME_MAX      ((size_t)512 << 20)    /* in one slot: to copy takes 0.5 ms/MiB */
+#define SLOT_ROOM     ((uint64_t)512 << 20)  /* of its last GiB, that stays for what is to come */
+#define HOME_MAX      ((uint64_t)8 << 30)    /* of one block: to copy takes 0.5 ms/MiB */
 #define SPENT_FREE    500000000u             /* ns that moving may take, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
 #define SPENT_PAUSE   1000000000u            /* ns for which nothing is moved once it took more */
@@ -60,7 +61,7 @@
 struct slot {
     uintptr_t first; /* page, at SLOT_FIRST; the mappings say what else is there */
     uint32_t  refs;  /* registrations; 0: not all of it could be made private again */
-    bool      used;
+    uint32_t  span;  /* it and those behind it that are its own, of a large block; 0: it is not used */
 };
 
 static struct {
@@ -188,22 +189,41 @@ static int next_mapping(uintptr_t after, uintptr_t before, struct emu_mapping *m
     return emu_vma_of_file(home.dev, home.ino, after, before, m);
 }
 
+/* That has this part of the file, or the first that nobody has, if so */
+static unsigned slot_at(uint64_t off)
+{
+    unsigned at = (unsigned)(off / SLOT_SIZE);
+
+    for (unsigned i = at + 1; i-- > 0;) {
+        if (home.slot[i].span != 0) {
+            return (i + home.slot[i].span > at) ? i : at;
+        }
+    }
+    return at;
+}
+
 static unsigned slot_of(const struct emu_mapping *m)
 {
-    return (unsigned)(m->off / SLOT_SIZE);
+    return slot_at(m->off);
+}
+
+/* Where what is put there ends at most: behind is room for blocks beside it, and to grow */
+static uintptr_t slot_last(unsigned i)
+{
+    return home.slot[i].first + (home.slot[i].span * SLOT_SIZE - SLOT_ROOM);
 }
 
 /* The program has not moved it elsewhere. */
 static bool in_place(const struct emu_mapping *m)
 {
-    return home.slot[slot_of(m)].used && (m->off == slot_offset(slot_of(m), m->begin));
+    return (home.slot[slot_of(m)].span != 0) && (m->off == slot_offset(slot_of(m), m->begin));
 }
 
 static bool see_slots(const struct emu_mapping *m, void *arg)
 {
     uint64_t last = (m->off + (m->end - m->begin) - 1) / SLOT_SIZE;
 
-    for (uint64_t i = slot_of(m); (i <= last) && (i < SLOTS); i++) {
+    for (uint64_t i = m->off / SLOT_SIZE; (i <= last) && (i < SLOTS); i++) {
         ((bool *)arg)[i] = true;
     }
     return true;
@@ -221,7 +241,7 @@ static unsigned slot_end(unsigned i)
 {
     do {
         i++;
-    } while ((i < SLOTS) && !home.slot[i].used);
+    } while ((i < SLOTS) && (home.slot[i].span == 0));
     return i;
 }
 
@@ -276,7 +296,7 @@ static void slot_leave(unsigned i, bool alone)
     }
     if (!left) {
         emu_rehome_punch(home_fd(), i * SLOT_SIZE, (end - i) * SLOT_SIZE);
-        home.slot[i].used = false;
+        home.slot[i].span = 0;
         home.used--;
         home.waiting--;
     }
@@ -342,7 +362,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (lo >= hi) {
         return NULL;
     }
-    if ((hi > first + HOME_MAX) || (lo + SLOT_FIRST < first)) {
+    if ((hi > slot_last(i)) || (lo + SLOT_FIRST < first)) {
         return "it is too large";
     }
     emu_rehome_stack_purge(home.dev, home.ino);
@@ -391,7 +411,7 @@ static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_wind
 {
     struct emu_mapping m   = {.end = addr};
     uintptr_t          run = 0, end = 0, to; /* pieces that touch */
-    uintptr_t          last = home.slot[i].first + (SLOT_SIZE - SLOT_FIRST);
+    uintptr_t          last = home.slot[i].first + (home.slot[i].span * SLOT_SIZE - SLOT_FIRST);
 
     *w   = (struct emu_window){.begin = addr, .end = addr, .dev = home.dev, .ino = home.ino};
     last = (addr + size < last) ? addr + size : last;
@@ -410,25 +430,31 @@ static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_wind
     return w->end > w->begin;
 }
 
-/* A slot that is free, and far from those that are not; among equals, the one that was left
- * longest ago: somebody may be late with a put to it.  -1: there is none */
-static int slot_choose(void)
+/* A slot that is free, and so many in a row, and far from those that are not; among equals, the one
+ * that was left longest ago: somebody may be late with a put to it.  -1: there is none */
+static int slot_choose(unsigned span)
 {
     bool     taken[SLOTS];
-    unsigned room[SLOTS], run, most = 0; /* slots between it and the next one that is taken */
+    unsigned room[SLOTS], run, most = 0; /* slots between what it has and the next one that is taken */
 
     if (!slots_shown(taken)) {
         return -1;
     }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        for (unsigned k = 0; k < home.slot[i].span; k++) {
+            taken[i + k] = true;
+        }
+    }
     run = SLOTS;
     for (unsigned i = 0; i < SLOTS; i++) { /* what the one before it may grow by */
-        taken[i] = taken[i] || home.slot[i].used;
-        room[i]  = taken[i] ? 0 : run;
-        run      = taken[i] ? 1 : run + 1;
+        room[i] = taken[i] ? 0 : run;
+        run     = taken[i] ? 1 : run + 1;
     }
     run = 1;
     for (unsigned i = SLOTS; i-- > 0;) { /* and it itself */
-        room[i] = (room[i] < run) ? room[i] : run;
+        unsigned own = (run < span) ? 0 : run - span + 1;
+
+        room[i] = (room[i] < own) ? room[i] : own;
         run     = taken[i] ? 1 : run + 1;
         most    = (room[i] > most) ? room[i] : most;
     }
@@ -444,7 +470,8 @@ static int slot_choose(void)
 
 static int slot_new(struct wish *wish, const char **why_p)
 {
-    int i;
+    unsigned span = (unsigned)((wish->hi - wish->lo + SLOT_ROOM + SLOT_SIZE - 1) / SLOT_SIZE);
+    int      i;
 
     *why_p = (wish->hi - wish->lo > HOME_MAX) ? "it is too large" :
              (home.used == SLOTS)             ? "there are too many" :
@@ -455,14 +482,14 @@ static int slot_new(struct wish *wish, const char **why_p)
         return -1;
     }
     home.begun = home.begun ? home.begun : now();
-    i          = slot_choose();
+    i          = slot_choose(span);
     if (i < 0) {
         *why_p = "there is no place that is known to be free";
         return -1;
     }
-    emu_rehome_punch(home.fd, (unsigned)i * SLOT_SIZE, SLOT_SIZE); /* the end of one that grew, and went */
-    home.next    = (unsigned)i + 1;
-    home.slot[i] = (struct slot){wish->lo, 0, true};
+    emu_rehome_punch(home.fd, (unsigned)i * SLOT_SIZE, span * SLOT_SIZE); /* the end of one that grew, and went */
+    home.next    = (unsigned)i + span;
+    home.slot[i] = (struct slot){wish->lo, 0, span};
     home.used++;
     home.waiting++; /* until it has a reference */
     return i;
@@ -520,7 +547,7 @@ static void leave_unused(bool alone)
     for (unsigned k = 0; (k < SLOTS) && (home.waiting != 0); k++) {
         unsigned i = ++home.left % SLOTS;
 
-        if (home.slot[i].used && (home.slot[i].refs == 0)) {
+        if ((home.slot[i].span != 0) && (home.slot[i].refs == 0)) {
             slot_leave(i, alone);
             if (!alone) {
                 break;
@@ -556,7 +583,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 {
-    return ((home.fd >= 0) && (dev == home.dev) && (ino == home.ino)) ? (int)(off / SLOT_SIZE) : -1;
+    return ((home.fd >= 0) && (dev == home.dev) && (ino == home.ino)) ? (int)slot_at(off) : -1;
 }
 
 /* -------------------------------------------------------------------------- fork */

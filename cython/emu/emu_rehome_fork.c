@@ -43,19 +43,20 @@ static struct {
 
 static ssize_t copy_out(const struct emu_mapping *m)
 {
-    size_t  n = m->end - m->begin, done = 0;
-    ssize_t k = 1;
-    long    at = syscall(SYS_mmap, m->begin, n, PROT_READ | PROT_WRITE,
+    size_t   n = m->end - m->begin;
+    uint64_t off = m->off, from, to;
+    ssize_t  k = 1;
+    long     at = syscall(SYS_mmap, m->begin, n, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0L);
 
     if (at == -1) {
         return (errno == EEXIST) ? 0 : -1; /* another thread has mapped something else there */
     }
-    while ((done < n) && (k > 0)) {
-        k = syscall(SYS_pread64, held.fd, m->begin + done, n - done, (long)(m->off + done));
-        done += (k > 0) ? (size_t)k : 0;
+    while ((k > 0) && emu_rehome_data(held.fd, off, m->off + n, &from, &to)) {
+        k   = syscall(SYS_pread64, held.fd, m->begin + (from - m->off), to - from, (long)from);
+        off = from + ((k > 0) ? (uint64_t)k : 0);
     }
-    return ((done == n) && !mprotect((void *)m->begin, n, m->prot)) ? 0 : -1;
+    return ((k > 0) && !mprotect((void *)m->begin, n, m->prot)) ? 0 : -1;
 }
 
 /* All of it at once: the parent waits for that.  Only system calls: it may run anywhere. */

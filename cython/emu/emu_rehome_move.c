@@ -6,6 +6,7 @@
 #include "emu_internal.h"
 #include "emu_rehome.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,7 +14,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHUNK ((size_t)1 << 20) /* copied before the old pages are given back */
+#define CHUNK       ((size_t)1 << 20)   /* copied before the old pages are given back */
+#define CHUNK_EMPTY ((size_t)32 << 20)  /* the same of what has nothing to be copied */
+#define GRAIN       ((uint64_t)64 << 10) /* of what is looked for in the file */
+#define SPARSE_FROM ((size_t)64 << 20)  /* of larger blocks only what is there is copied */
+#define PAGES_MAX   (CHUNK_EMPTY / 4096)
+#define PRESENT     ((uint64_t)1 << 63) /* in /proc/self/pagemap */
+#define SWAPPED     ((uint64_t)1 << 62)
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
 
 static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER; /* the innermost of all locks */
 
@@ -55,6 +65,83 @@ static bool copy_in(int fd, uintptr_t at, size_t n, uint64_t off)
     return done == n;
 }
 
+/* ------------------------------------------------- what of a large block is there */
+
+/* What the kernel says of the pages of a chunk before and while it is frozen.  Under `moving`. */
+static uint64_t before[PAGES_MAX], after[PAGES_MAX];
+
+/* false: it does not */
+static bool read_pagemap(int pagemap, uintptr_t at, size_t n, uint64_t entry[PAGES_MAX])
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = n / page * sizeof(*entry);
+
+    return (pagemap >= 0) && (n / page <= PAGES_MAX) &&
+           (pread(pagemap, entry, size, (off_t)(at / page * sizeof(*entry))) == (ssize_t)size);
+}
+
+/* Pages that nobody has written ever need no memory in the file either: before they were frozen they were
+ * neither there nor swapped out, and after that they are still not there (but may look as if they were
+ * swapped out).  Returns where the next begins that is not alike. */
+static size_t run_of_pages(size_t from, size_t pages, bool *hole_p)
+{
+    size_t to = from;
+    bool   hole;
+
+    do {
+        hole = !(before[to] & (PRESENT | SWAPPED)) && !(after[to] & PRESENT);
+        if (to == from) {
+            *hole_p = hole;
+        }
+    } while ((hole == *hole_p) && (++to < pages));
+    return to;
+}
+
+/* Copied and mapped as below, but for such */
+static bool move_in_part(int fd, uintptr_t at, size_t n, uint64_t off)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), from, to;
+    bool   ok   = true, hole;
+
+    for (from = 0; ok && (from < n / page); from = to) {
+        to = run_of_pages(from, n / page, &hole);
+        ok = hole ? emu_rehome_punch(fd, off + from * page, (to - from) * page) :
+                    copy_in(fd, at + from * page, (to - from) * page, off + from * page);
+    }
+    ok = ok &&
+         (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (long)off) != -1);
+    for (from = 0; ok && (from < n / page); from = to) { /* without it they are there when they are used */
+        to = run_of_pages(from, n / page, &hole);
+        if (!hole) {
+            madvise((void *)(at + from * page), (to - from) * page, MADV_POPULATE_WRITE);
+        }
+    }
+    return ok;
+}
+
+/* How much of [at, hi) is moved at once: more, where nothing was written.  *sparse_p: `before` has it */
+static size_t chunk_of(int pagemap, uintptr_t at, uintptr_t hi, bool *sparse_p)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (hi - at < CHUNK) ? hi - at : CHUNK, i = 0;
+    size_t most = (hi - at < CHUNK_EMPTY) ? hi - at : CHUNK_EMPTY;
+
+    *sparse_p = read_pagemap(pagemap, at, n, before);
+    while (*sparse_p && (i < n / page) && !(before[i] & (PRESENT | SWAPPED))) {
+        i++;
+        if ((i == n / page) && (n < most) && read_pagemap(pagemap, at, most, before)) {
+            n = most;
+        }
+    }
+    return (i * page > CHUNK) ? i * page : (n < CHUNK) ? n : CHUNK;
+}
+
+/* -1: it is not only anonymous memory, or nobody can say */
+static int open_pagemap(uintptr_t lo, uintptr_t hi)
+{
+    struct emu_vma vma;
+
+    return (emu_vma_query(lo, hi - lo, &vma) && vma.anonymous) ? open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) : -1;
+}
+
 /* Copy, then map over it, so much at a time; frozen, when there are threads.  Returns where it
  * ended.  By system calls themselves: sanitizers would find fault with what is between blocks,
  * and who watches mappings (registration caches) is not concerned, as nothing is pinned. */
@@ -62,20 +149,25 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
 {
     sigset_t  all, old;
     uintptr_t at = lo;
-    bool      ok = true;
+    bool      ok = true, sparse;
+    int       pagemap = (hi - lo > SPARSE_FROM) ? open_pagemap(lo, hi) : -1;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     emu_rehome_hold();
     while ((at < hi) && !emu_rehome_not_alone(threads)) {
-        size_t n = (hi - at < CHUNK) ? hi - at : CHUNK;
+        size_t n = chunk_of(pagemap, at, hi, &sparse);
 
         if (threads && !emu_freeze(at, n)) {
             break;
         }
-        ok = copy_in(fd, at, n, off + (at - lo)) &&
-             (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
-                      (long)(off + (at - lo))) != -1);
+        if (sparse && read_pagemap(pagemap, at, n, after)) {
+            ok = move_in_part(fd, at, n, off + (at - lo));
+        } else {
+            ok = copy_in(fd, at, n, off + (at - lo)) &&
+                 (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
+                          (long)(off + (at - lo))) != -1);
+        }
         if (threads) {
             emu_thaw(at, n);
         }
@@ -86,22 +178,46 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
     }
     emu_rehome_release();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (pagemap >= 0) {
+        close(pagemap);
+    }
     return at;
 }
 
-void emu_rehome_punch(int fd, uint64_t off, uint64_t n)
+bool emu_rehome_punch(int fd, uint64_t off, uint64_t n)
 {
-    if (fd >= 0) {
-        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
-    }
+    return (fd >= 0) && !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
 }
 
-/* n bytes of the mapping, from at on; without a descriptor only what may be read there */
-static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t at, char *copy, size_t n)
+bool emu_rehome_data(int fd, uint64_t off, uint64_t end, uint64_t *from_p, uint64_t *to_p)
 {
-    struct iovec lcl = {copy, n}, own = {(char *)m->begin + at, n};
+    off_t from = lseek(fd, (off_t)off, SEEK_DATA);
 
-    return (fd >= 0) ? pread(fd, copy, n, (off_t)(m->off + at)) : process_vm_readv(getpid(), &lcl, 1, &own, 1, 0);
+    if ((from < 0) && (errno == ENXIO)) {
+        return false;
+    }
+    *from_p = (from < 0) ? off : (uint64_t)from;
+    *to_p   = (*from_p | (GRAIN - 1)) + 1; /* SEEK_HOLE would look through all that is there, up to a hole */
+    *to_p   = (*to_p < end) ? *to_p : end;
+    return *from_p < end;
+}
+
+/* n bytes of the mapping at most, from *at_p on, or from where there is something again; without a
+ * descriptor only what may be read there.  0: there is no more */
+static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, char *copy, size_t n)
+{
+    struct iovec lcl = {copy + *at_p, n - *at_p}, own = {(char *)m->begin + *at_p, n - *at_p};
+    uint64_t     from, to;
+
+    if (fd < 0) {
+        return process_vm_readv(getpid(), &lcl, 1, &own, 1, 0);
+    }
+    if (!emu_rehome_data(fd, m->off + *at_p, m->off + n, &from, &to)) {
+        *at_p = n;
+        return 0;
+    }
+    *at_p = (size_t)(from - m->off);
+    return pread(fd, copy + *at_p, (size_t)(to - from), (off_t)from);
 }
 
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
@@ -110,8 +226,9 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
     size_t done = 0;
 
     while (done < n) {
-        ssize_t k = read_mapping(fd, m, done, copy + done, n - done);
-        if (k <= 0) {
+        ssize_t k = read_mapping(fd, m, &done, copy, n);
+
+        if ((k < 0) || ((k == 0) && (done < n))) {
             return false;
         }
         done += (size_t)k;
@@ -120,11 +237,27 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);
 }
 
+/* How much of it goes back at once: more, where the file has nothing */
+static size_t chunk_out(int fd, const struct emu_mapping *m)
+{
+    size_t   n = m->end - m->begin, most = (n < CHUNK_EMPTY) ? n : CHUNK_EMPTY;
+    uint64_t from, to;
+
+    n = (n < CHUNK) ? n : CHUNK;
+    if ((fd < 0) || (n == most)) {
+        return n;
+    }
+    if (!emu_rehome_data(fd, m->off, m->off + most, &from, &to)) {
+        return most;
+    }
+    return (from - m->off > n) ? (size_t)(from - m->off) : n;
+}
+
 /* So much at a time, so that nobody waits for long, and no more is needed than that */
 bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
 {
     while (m.begin < m.end) {
-        size_t n    = (m.end - m.begin < CHUNK) ? m.end - m.begin : CHUNK;
+        size_t n    = chunk_out(fd, &m);
         char  *copy = (char *)syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
         bool   ok;
 

@@ -268,6 +268,7 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
             vma->readable = p.readable;
             vma->writable = p.writable;
             vma->plain    = is_plain(&p);
+            vma->anonymous = p.ino == 0;
             vma->shared   = p.shared && (p.ino != 0);
             vma->dev      = p.dev;
             vma->ino      = p.ino;
@@ -278,6 +279,7 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
             vma->readable = vma->readable && p.readable;
             vma->writable = vma->writable && p.writable;
             vma->plain    = vma->plain && is_plain(&p);
+            vma->anonymous = vma->anonymous && (p.ino == 0);
             vma->shared   = vma->shared && p.shared && (p.dev == vma->dev) && (p.ino == vma->ino) &&
                             (p.offset + (pos - p.start) == vma->file_off + (pos - addr));
         }

@@ -284,7 +284,8 @@ CONF_TEST("rehome", conditions, 2,
 {
     struct pair  p;
     char        *block = malloc(BYTES);
-    char        *large = mmap(NULL, 513u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t       n     = ((size_t)8 << 30) + PAGE;
+    char        *large = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     _Atomic bool stop  = false;
     pthread_t    thread;
     char         params[256] = {0};
@@ -316,7 +317,9 @@ CONF_TEST("rehome", conditions, 2,
         stays(&p, block, BYTES, "a device");
         close(fd);
     }
-    stays(&p, large, 513u << 20, "513 MiB");
+    CONF_CHECK(large != MAP_FAILED, "no room for more than 8 GiB of addresses");
+    stays(&p, large, n, "more than 8 GiB");
+    munmap(large, n);
 
     if (conf_rank == 1) { /* and nothing of this lasts */
         utofu_stadd_t stadd = conf_reg(&p.vcq, block, BYTES, 0);

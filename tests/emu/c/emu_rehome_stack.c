@@ -486,10 +486,12 @@ CONF_TEST("rehome", stack_beside_threads, 2,
 {
     enum { ROUNDS = 300 };
     struct pair       p;
-    volatile uint64_t counted = 0, word = 0;
+    struct {
+        volatile uint64_t counted, word;
+    } __attribute__((aligned(16))) here = {0, 0}; /* on one page, wherever the stack begins */
     char              large[3 * PAGE];
     _Atomic bool      stop   = false;
-    struct worker     worker = {&counted, 0, &stop, false};
+    struct worker     worker = {&here.counted, 0, &stop, false};
     pthread_t         thread;
     utofu_stadd_t     stadd[2] = {0};
     unsigned          moved = 0, rounds = 0;
@@ -499,22 +501,23 @@ CONF_TEST("rehome", stack_beside_threads, 2,
         CONF_CHECK(pthread_create(&thread, NULL, counts_only, &worker) == 0, "pthread_create");
         memset(large, 0x5a, sizeof(large));
         for (double end = conf_now() + 20; (rounds < ROUNDS) || ((moved < 20) && can_freeze() && (conf_now() < end)); rounds++) {
-            stadd[0] = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
+            stadd[0] = conf_reg(&p.vcq, (void *)&here.word, sizeof(here.word), 0);
             stadd[1] = conf_reg(&p.vcq, large, sizeof(large), 0);
-            moved += is_home(&word) && is_home(&counted) && is_home(large + PAGE);
+            moved += is_home(&here.word) && is_home(&here.counted) && is_home(large + PAGE);
             conf_dereg(&p.vcq, stadd[0]);
             conf_dereg(&p.vcq, stadd[1]);
-            CONF_CHECK(!is_home(&word) && !is_home(large) && !is_home(large + sizeof(large) - 1), "it does not go back");
+            CONF_CHECK(!is_home(&here.word) && !is_home(large) && !is_home(large + sizeof(large) - 1),
+                       "it does not go back");
         }
         CONF_CHECK((moved >= 20) == can_freeze(), "%u times moved", moved);
         CONF_CHECK_BYTES(large, sizeof(large), 0x5a, "the array");
-        stadd[0] = conf_reg(&p.vcq, (void *)&word, sizeof(word), 0);
+        stadd[0] = conf_reg(&p.vcq, (void *)&here.word, sizeof(here.word), 0);
     }
-    receive(&p, (void *)&word, sizeof(word), stadd[0], 8);
+    receive(&p, (void *)&here.word, sizeof(here.word), stadd[0], 8);
     if (conf_rank == 1) {
         atomic_store(&stop, true);
         pthread_join(thread, NULL);
-        CONF_CHECK(counted == worker.count, "counted %" PRIu64 ", not %" PRIu64, worker.count, counted);
+        CONF_CHECK(here.counted == worker.count, "counted %" PRIu64 ", not %" PRIu64, worker.count, here.counted);
     }
     pair_close(&p);
 }
