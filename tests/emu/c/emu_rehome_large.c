@@ -229,7 +229,7 @@ CONF_TEST("rehome", large_and_small, 1,
         stadd[i] = conf_reg(&vcq, block[i], size[i], 0);
         *(is_home(block[i]) ? &moved : &stayed) += 1;
     }
-    CONF_CHECK(moved > 30, "%u moved, %u stayed", moved, stayed);
+    CONF_CHECK(moved > 3, "%u moved, %u stayed", moved, stayed);
     conf_vcq_close(&vcq);
 }
 
