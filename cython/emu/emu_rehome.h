@@ -36,8 +36,8 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
  * run, and emu_rehome_hold is needed, or there is no other thread. */
 bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours);
 bool emu_rehome_punch(int fd, uint64_t off, uint64_t n); /* the memory is given back, and it is zero */
-/* The next part of [off, end) of the file that has memory, if not all of it; what lies between is zero.  false: there is
- * no more.  System calls only. */
+/* The next part of [off, end) of the file that has memory, if not all of it; what lies between is
+ * zero.  false: there is no more.  System calls only. */
 bool emu_rehome_data(int fd, uint64_t off, uint64_t end, uint64_t *from_p, uint64_t *to_p);
 
 /* emu_rehome_stack.c: does it speak against moving [lo, hi) that it is a stack?  NULL: no */

@@ -79,20 +79,22 @@ static bool read_pagemap(int pagemap, uintptr_t at, size_t n, uint64_t entry[PAG
            (pread(pagemap, entry, size, (off_t)(at / page * sizeof(*entry))) == (ssize_t)size);
 }
 
-/* Pages that nobody has written ever need no memory in the file either: before they were frozen they were
- * neither there nor swapped out, and after that they are still not there (but may look as if they were
- * swapped out).  Returns where the next begins that is not alike. */
-static size_t run_of_pages(size_t from, size_t pages, bool *hole_p)
+/* A page that nobody has written ever needs no memory in the file either: before it was frozen it was
+ * neither there nor swapped out, and after that it is still not there (but may look as if it were swapped
+ * out). */
+static bool is_hole(size_t i)
 {
-    size_t to = from;
-    bool   hole;
+    return !(before[i] & (PRESENT | SWAPPED)) && !(after[i] & PRESENT);
+}
 
-    do {
-        hole = !(before[to] & (PRESENT | SWAPPED)) && !(after[to] & PRESENT);
-        if (to == from) {
-            *hole_p = hole;
-        }
-    } while ((hole == *hole_p) && (++to < pages));
+/* Where the next begins that is not alike */
+static size_t run_of_pages(size_t from, size_t pages)
+{
+    size_t to = from + 1;
+
+    while ((to < pages) && (is_hole(to) == is_hole(from))) {
+        to++;
+    }
     return to;
 }
 
@@ -100,18 +102,18 @@ static size_t run_of_pages(size_t from, size_t pages, bool *hole_p)
 static bool move_in_part(int fd, uintptr_t at, size_t n, uint64_t off)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), from, to;
-    bool   ok   = true, hole;
+    bool   ok   = true;
 
     for (from = 0; ok && (from < n / page); from = to) {
-        to = run_of_pages(from, n / page, &hole);
-        ok = hole ? emu_rehome_punch(fd, off + from * page, (to - from) * page) :
+        to = run_of_pages(from, n / page);
+        ok = is_hole(from) ? emu_rehome_punch(fd, off + from * page, (to - from) * page) :
                     copy_in(fd, at + from * page, (to - from) * page, off + from * page);
     }
     ok = ok &&
          (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (long)off) != -1);
     for (from = 0; ok && (from < n / page); from = to) { /* without it they are there when they are used */
-        to = run_of_pages(from, n / page, &hole);
-        if (!hole) {
+        to = run_of_pages(from, n / page);
+        if (!is_hole(from)) {
             madvise((void *)(at + from * page), (to - from) * page, MADV_POPULATE_WRITE);
         }
     }

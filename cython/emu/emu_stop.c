@@ -368,7 +368,12 @@ HELPER void follow(void)
                 continue;
             }
             if (atomic_load(&stop.state) == STARTING) {
-                restart(stop.caller);
+                struct syscall_info info;
+
+                if (trace(GET_SYSCALL_INFO, stop.caller, sizeof(info), &info) <= 0) {
+                    tell(FAILED); /* a child could not be seen */
+                    break;
+                }
                 tell(FOLLOWING);
             }
             sig = 0;

@@ -26,6 +26,12 @@ REHOME = sorted(
     for name in TEST.findall(source.read_text())
 )
 
+# a process that is killed or aborts on purpose leaks by nature
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+}
+
 
 def environment(job, **extra):
     env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
@@ -105,24 +111,12 @@ def test_a_wrong_word_for_rehome_is_said(emu_tests):
 @pytest.mark.parametrize("name", NAMES)
 def test_emulator_sanitized(sanitized, name):
     """No report of AddressSanitizer or UBSan, in library or test."""
-    # a process that is killed or aborts on purpose leaks by nature
-    run(
-        sanitized / "emu_tests",
-        name,
-        ASAN_OPTIONS="detect_leaks=0",
-        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-    )
+    run(sanitized / "emu_tests", name, **SANITIZERS)
 
 
 @pytest.mark.parametrize("name", REHOME)
 def test_an_ordinary_user_sanitized(sanitized, name):
-    run(
-        sanitized / "emu_tests",
-        name,
-        ASAN_OPTIONS="detect_leaks=0",
-        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-        EMU_TEST_WITHOUT="userfaultfd",
-    )
+    run(sanitized / "emu_tests", name, **SANITIZERS, EMU_TEST_WITHOUT="userfaultfd")
 
 
 UNLOADED = """

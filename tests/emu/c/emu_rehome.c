@@ -7,6 +7,7 @@
  */
 #include "freeze.h"
 #include "harness.h"
+#include "own.h"
 
 #include <tofu_vcq.h>
 
@@ -61,24 +62,6 @@ static void *page_that_says(const char *name)
     CONF_CHECK(page != MAP_FAILED, "mmap");
     close(fd);
     return page;
-}
-
-/* Bytes that the memfd holds; 0 also when there is none */
-static uint64_t home_bytes(void)
-{
-    uint64_t bytes = 0;
-
-    for (int fd = 0; fd < 256; fd++) {
-        char        link[64], target[64] = "";
-        struct stat st;
-
-        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        if ((readlink(link, target, sizeof(target) - 1) > 0) && (strstr(target, HOME) != NULL)) {
-            CONF_CHECK(fstat(fd, &st) == 0, "fstat");
-            bytes = (uint64_t)st.st_blocks * 512;
-        }
-    }
-    return bytes;
 }
 
 struct pair {
@@ -196,7 +179,7 @@ CONF_TEST("rehome", there_and_back, 2,
             stadd = conf_reg(&p.vcq, addr, size, 0);
             CONF_CHECK(is_home(addr, NULL) && is_home(addr + size - 1, NULL), "%s: not in the memfd", blocks[b].what);
             CONF_CHECK_FILL(addr, size, 100 + b, "after registration");
-            CONF_CHECK(home_bytes() != 0, "nothing is in the memfd");
+            CONF_CHECK(own_home_bytes() != 0, "nothing is in the memfd");
         }
         exchange(&p, addr, size, stadd, b);
         if (conf_rank == 1) {
@@ -204,7 +187,7 @@ CONF_TEST("rehome", there_and_back, 2,
             conf_dereg(&p.vcq, stadd);
             CONF_CHECK(!is_home(addr, NULL) && !is_home(addr + size - 1, NULL), "%s: still there", blocks[b].what);
             CONF_CHECK_FILL(addr, size, 200 + b, "after deregistration");
-            CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left in the memfd", home_bytes());
+            CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left in the memfd", own_home_bytes());
         }
     }
     for (unsigned i = 0; i < CONF_LEN(heap); i++) {
@@ -247,7 +230,7 @@ CONF_TEST("rehome", grows_with_registrations, 2,
                 conf_dereg(&p.vcq, stadds[i]);
             }
         }
-        CONF_CHECK(home_bytes() == 0, "round %u: %" PRIu64 " bytes are left", round, home_bytes());
+        CONF_CHECK(own_home_bytes() == 0, "round %u: %" PRIu64 " bytes are left", round, own_home_bytes());
     }
     free(block);
     pair_close(&p);
@@ -351,7 +334,7 @@ CONF_TEST("rehome", much_at_once, 2, "a block of 200 MiB is moved, and goes back
         exchange(&p, block + n - BYTES, BYTES, stadd + n - BYTES, 2);
         if (conf_rank == 1) {
             conf_dereg(&p.vcq, stadd);
-            CONF_CHECK(!is_home(block, NULL) && !is_home(block + n - 1, NULL) && (home_bytes() == 0), "still there");
+            CONF_CHECK(!is_home(block, NULL) && !is_home(block + n - 1, NULL) && (own_home_bytes() == 0), "still there");
             for (size_t at = BYTES; at < n - BYTES; at += PAGE) {
                 CONF_CHECK(!memcmp(block + at + 8, &at, sizeof(at)), "page %zu", at / PAGE);
             }
@@ -406,7 +389,7 @@ CONF_TEST("rehome", more_than_there_are_places, 2, "with more blocks than the me
     for (unsigned i = 0; (conf_rank == 1) && (i < BLOCKS); i++) {
         conf_dereg(&p.vcq, stadds[i]);
     }
-    CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+    CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     pair_close(&p);
 }
 
@@ -483,7 +466,7 @@ CONF_TEST("rehome", fork_gives_a_copy, 2,
     if (conf_rank == 1) {
         conf_dereg(&p.vcq, stadd[0]);
         conf_dereg(&p.vcq, stadd[1]);
-        CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+        CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     }
     pair_close(&p);
 }
@@ -541,7 +524,7 @@ CONF_TEST("rehome", while_threads_run, 2,
         for (double end = conf_now() + 5; is_home(block, NULL) && (conf_now() < end);) {
             conf_dereg(&p.vcq, conf_reg(&p.vcq, other, 300000, 0));
         }
-        CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
+        CONF_CHECK(!is_home(block, NULL) && (own_home_bytes() == 0), "it does not go back");
         CONF_CHECK_FILL(block, BYTES, 7, "the block");
     }
     free(block);
@@ -568,7 +551,7 @@ CONF_TEST("rehome", registered_otherwise_as_well, 2,
         CONF_CHECK(is_home(block, NULL), "copied under a registration");
         CONF_CHECK_FILL(block, BYTES, 4, "the block");
         conf_dereg(&other, kept);
-        CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
+        CONF_CHECK(!is_home(block, NULL) && (own_home_bytes() == 0), "it does not go back");
         CONF_CHECK_FILL(block, BYTES, 4, "the block");
     }
     conf_barrier();
@@ -604,7 +587,7 @@ CONF_TEST("rehome", movable_by_page, 2,
             CONF_CHECK(is_home(block, NULL), "not moved");
             CONF_CHECK_FILL(block, BYTES, round, "the block");
             conf_dereg(&p.vcq, stadd);
-            CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "it does not go back");
+            CONF_CHECK(!is_home(block, NULL) && (own_home_bytes() == 0), "it does not go back");
             CONF_CHECK_FILL(block, BYTES, round, "the block");
         }
     }
@@ -640,7 +623,7 @@ CONF_TEST("rehome", realloc_and_free_while_registered, 2,
         CONF_CHECK_FILL(block, n, 1, "the grown block, deregistered");
         CONF_CHECK_BYTES(block + n, 59 * n, 0x33, "what was added");
         CONF_CHECK_FILL(small, 3000, 2, "the grown small block, deregistered");
-        CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+        CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     }
     free(block);
     free(small);
@@ -708,7 +691,7 @@ CONF_TEST("rehome", heap_in_use, 2,
             free(have[i].addr);
         }
     }
-    CONF_CHECK((conf_rank == 0) || (home_bytes() == 0), "%" PRIu64 " bytes are left", home_bytes());
+    CONF_CHECK((conf_rank == 0) || (own_home_bytes() == 0), "%" PRIu64 " bytes are left", own_home_bytes());
     pair_close(&p);
 }
 
@@ -862,7 +845,7 @@ CONF_TEST("rehome", nothing_is_lost_beside_threads, 2,
                        counter[i].count);
         }
         CONF_CHECK((moved > 20) && (back == rounds), "%u moved, %u back of %u", moved, back, rounds);
-        CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+        CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     }
     free(block);
     pair_close(&p);
@@ -892,7 +875,7 @@ CONF_TEST("rehome", each_goes_back_by_itself, 2,
         for (unsigned i = 0; i < 9; i++) {
             CONF_CHECK(is_home(block + i * PAGE, NULL) == ((i == 1) || (i == 2) || (i == 6)), "page %u", i);
         }
-        CONF_CHECK(home_bytes() == 3 * PAGE, "%" PRIu64 " bytes", home_bytes());
+        CONF_CHECK(own_home_bytes() == 3 * PAGE, "%" PRIu64 " bytes", own_home_bytes());
         CONF_CHECK_FILL(block, 9 * PAGE, 8, "the block");
         s[0] = conf_reg(&p.vcq, block, 9 * PAGE, 0); /* and there again */
         for (unsigned i = 0; i < 9; i++) {
@@ -907,7 +890,7 @@ CONF_TEST("rehome", each_goes_back_by_itself, 2,
         for (unsigned i = 0; i < 3; i++) {
             conf_dereg(&p.vcq, s[i]);
         }
-        CONF_CHECK(!is_home(block, NULL) && (home_bytes() == 0), "something is left");
+        CONF_CHECK(!is_home(block, NULL) && (own_home_bytes() == 0), "something is left");
         atomic_store(&stop, true);
         if (threads) {
             pthread_join(idle.thread, NULL);
@@ -946,7 +929,7 @@ static void moved_with_neighbours(void)
         exchange(&p, block + parts[k].at, parts[k].size, stadd, k);
         if (conf_rank == 1) {
             conf_dereg(&p.vcq, stadd);
-            CONF_CHECK(home_bytes() == 0, "%" PRIu64 " bytes are left", home_bytes());
+            CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
         }
     }
     atomic_store(&stop, true);

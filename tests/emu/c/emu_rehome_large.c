@@ -6,6 +6,7 @@
 #include "freeze.h"
 #include "harness.h"
 #include "home.h"
+#include "own.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,24 +44,6 @@ static long resident(const char *what)
     }
     fclose(f);
     return kib;
-}
-
-/* What the memfd has */
-static uint64_t bytes_of_home(void)
-{
-    uint64_t bytes = 0;
-
-    for (int fd = 0; fd < 256; fd++) {
-        char        path[64], target[64] = "";
-        struct stat st;
-
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        if ((readlink(path, target, sizeof(target) - 1) > 0) && (strstr(target, HOME) != NULL)) {
-            CONF_CHECK(fstat(fd, &st) == 0, "fstat");
-            bytes = (uint64_t)st.st_blocks * 512;
-        }
-    }
-    return bytes;
 }
 
 /* Where something is written: both ends, where places of the memfd begin, and some in between */
@@ -143,7 +125,7 @@ static void two_blocks(bool threads)
         stadd[b] = conf_reg(&vcq, block[b], n, 0);
         CONF_CHECK((is_home(block[b]) && is_home(block[b] + n / 2) && is_home(block[b] + n - 1)) || may_take_long(),
                    "block %u", b);
-        CONF_CHECK(bytes_of_home() <= (b + 1) * (SPOTS + 4) * PAGE, "the memfd has %" PRIu64 " bytes", bytes_of_home());
+        CONF_CHECK(own_home_bytes() <= (b + 1) * (SPOTS + 4) * PAGE, "the memfd has %" PRIu64 " bytes", own_home_bytes());
     }
     for (unsigned b = 0; (conf_rank == 1) && (b < 2); b++) {
         check_spots(block[b], n, 10 + 100 * (int)b, "registered");
@@ -169,7 +151,7 @@ static void two_blocks(bool threads)
             CONF_CHECK(!is_home(block[b]) && !is_home(block[b] + n / 2) && !is_home(block[b] + n - 1), "block %u", b);
             check_spots(block[b], n, 50 + 100 * (int)b, "deregistered");
         }
-        CONF_CHECK(bytes_of_home() == 0, "%" PRIu64 " bytes are left", bytes_of_home());
+        CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
         if (threads) {
             atomic_store(&stop, true);
             pthread_join(thread, NULL);
@@ -259,7 +241,7 @@ CONF_TEST("rehome", large_blocks_fill_it, 1,
         CONF_CHECK_BYTES(block[i] + n - 16, 16, (uint8_t)i, "deregistered");
         munmap(block[i], n);
     }
-    CONF_CHECK(bytes_of_home() == 0, "%" PRIu64 " bytes are left", bytes_of_home());
+    CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     memset(small, 3, PAGE);
     for (double until = conf_now() + 60; !again && (conf_now() < until); usleep(100000)) {
         one   = conf_reg(&vcq, small, PAGE, 0);

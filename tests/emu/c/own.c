@@ -5,10 +5,12 @@
 #include "own.h"
 
 #include "harness.h"
+#include "home.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,4 +52,21 @@ int own_fds(void)
     }
     closedir(d);
     return n;
+}
+
+uint64_t own_home_bytes(void)
+{
+    uint64_t bytes = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        char        path[64], target[64] = "";
+        struct stat st;
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        if ((readlink(path, target, sizeof(target) - 1) > 0) && (strstr(target, HOME) != NULL)) {
+            CONF_CHECK(fstat(fd, &st) == 0, "fstat");
+            bytes = (uint64_t)st.st_blocks * 512;
+        }
+    }
+    return bytes;
 }

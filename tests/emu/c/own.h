@@ -14,4 +14,7 @@ struct emu_process *own_segment(void);
 /* How many descriptors are open, and a constant: for a look at the difference. */
 int own_fds(void);
 
+/* What the memfd has that private memory is moved to (home.h), in bytes; 0: there is none. */
+uint64_t own_home_bytes(void);
+
 #endif
