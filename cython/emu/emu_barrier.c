@@ -546,6 +546,9 @@ static int poll_kind(utofu_vbg_id_t vbg_id, unsigned long flags, unsigned kind, 
     set_lock(set);
     code = poll(set, kind, &msg);
     set_unlock(set);
+    if (code == UTOFU_ERR_NOT_COMPLETED) {
+        emu_idle(&set->idle, EMU_IDLE_SLOW);
+    }
     if ((code == UTOFU_SUCCESS) && (kind == GATE_UINT64)) {
         memcpy(data, msg.u, msg.num * sizeof(msg.u[0]));
     } else if ((code == UTOFU_SUCCESS) && (kind == GATE_DOUBLE)) {

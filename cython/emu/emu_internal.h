@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "emu_idle.h"
 #include "emu_shm.h"
 
 /* none of what follows is visible outside: no detours through GOT and PLT */
@@ -287,6 +288,7 @@ struct emu_vcq {
     uint32_t             index, gen;
     uint32_t             slot, slot_gen; /* of this process when it was created */
     pthread_mutex_t      lock;
+    struct emu_idle      idle;
 
     /* TCQ entries that are to be returned, in post order */
     struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
@@ -633,6 +635,7 @@ struct emu_vbg_set {
     uint32_t        slot, gen; /* of this process when it was allocated */
     uint8_t         kind, op, num; /* of the barrier that was started, kind 0: none */
     pthread_mutex_t lock;
+    struct emu_idle idle;
 };
 struct emu_vbg_set *emu_vbg_set_of(uint64_t id); /* by its start gate; NULL: none of this process */
 uint32_t emu_vbg_id_index(uint64_t id);          /* gate on its node, or EMU_NODE_GATES */

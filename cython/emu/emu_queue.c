@@ -367,11 +367,13 @@ static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
 static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
     struct emu_rx_lane *rx;
+    uint32_t            idle = 0;
     int                 code = UTOFU_ERR_NOT_FOUND;
 
     emu_vcq_lock(vcq);
     if (emu_unlikely((vcq->special & ~EMU_SPECIAL_LOCKED) != 0)) {
         code = poll_mrq_special(vcq, notice);
+        idle = (code == UTOFU_ERR_NOT_FOUND) ? EMU_IDLE_SLOW : 0;
         goto out;
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
@@ -394,6 +396,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
          * from the producer for each of them. */
         if (emu_unlikely(vcq->empty_polls > PUBLISH_PAUSE)) {
             vcq->empty_polls = APART;
+            idle             = PUBLISH_PAUSE - APART;
             if (vcq->unpublished != 0) {
                 emu_lanes_publish(vcq);
             }
@@ -404,6 +407,9 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
     }
 out:
     emu_vcq_unlock(vcq);
+    if (idle != 0) {
+        emu_idle(&vcq->idle, idle);
+    }
     return code;
 }
 
@@ -522,6 +528,9 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
     if (emu_unlikely((vcq->special & ~EMU_SPECIAL_LOCKED) != 0)) {
         code = poll_tcq_special(vcq, cbdata);
         emu_vcq_unlock(vcq);
+        if (code == UTOFU_ERR_NOT_FOUND) {
+            emu_idle(&vcq->idle, EMU_IDLE_SLOW);
+        }
         return code;
     }
     if (vcq->tcq_head != vcq->tcq_tail) {

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  10u
+#define EMU_SHM_VERSION  11u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -53,6 +53,7 @@
 #define EMU_LANE_A         512u          /* entries of the ring that is normally used */
 #define EMU_MRQ_MAX        2097152u      /* most entries of an MRQ (4.3.2.3) */
 #define EMU_MAILBOXES      64u
+#define EMU_MAX_CPUS       1024u         /* that are told apart */
 
 /* ------------------------------------------------------ control segment */
 
@@ -67,7 +68,8 @@ struct emu_proc_slot {
     int32_t          seg_fd;     /* process segment, as a descriptor of pid */
     uint32_t         pad;
     uint64_t         seg_dev, seg_ino;
-    uint64_t         reserved;
+    _Atomic uint32_t pollers;    /* threads that have polled in vain (emu_idle.c) */
+    uint32_t         reserved;
 };
 
 enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE, EMU_CQ_SESSION };
@@ -170,7 +172,8 @@ struct emu_control {
     _Atomic uint64_t     timing_floor; /* ps, 0: not measured (struct emu_floor) */
     _Atomic uint64_t     timing_probe; /* the same */
     _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
-    uint32_t             pad;
+    _Atomic uint32_t     slots_high; /* slots from this one on were never used */
+    _Atomic uint64_t     cpus[EMU_MAX_CPUS / 64]; /* on which processes of the job may run */
     /* Of each process' VCQs, odd: it exists.  What peers compare on every operation; it is
      * here, so that who gives a dead process' slot away makes all of them stale before
      * the next one can have the same VCQ IDs.  Counted on from owner to owner. */

@@ -43,7 +43,7 @@ def build(output, sources, include, libdir=None, flags=()):
 
 
 def harness_sources():
-    return [HARNESS / f"{name}.c" for name in ("harness", "codes", "memory", "queues")]
+    return [HARNESS / f"{name}.c" for name in ("harness", "codes", "memory", "queues", "circuit")]
 
 
 @pytest.fixture(scope="session")

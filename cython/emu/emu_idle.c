@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_idle.c - see emu_idle.h.
+ *
+ * Only where a job has more threads that poll than CPUs: a CPU that is offered goes to whoever
+ * is there, and somebody else's program that computes keeps it for its whole share.  (Two
+ * processes beside four such programs came to a standstill.)  Even then others need not wait
+ * for this CPU.  The kernel does not say; but when it is offered to them, it is away for longer
+ * than the call takes.  So it is offered often as long as somebody takes it, and less and less
+ * often while nobody does.
+ */
+#include "emu_idle.h"
+#include "emu_internal.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* Polls of a plain VCQ, some 6 ns each */
+#define FIRST   4096u
+#define OFTEN    128u      /* somebody takes it */
+#define SELDOM (1u << 19)  /* nobody does */
+#define AGAIN  (1u << 20)  /* there are CPUs enough */
+#define TAKEN_NS 3000      /* away for so long: somebody took it */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t  leaving;
+static bool           have_key;
+
+/* The process as which this thread was counted: its slot, and which owner of that it was */
+static __thread uint64_t counted __attribute__((tls_model("initial-exec")));
+
+static uint64_t this_process(void)
+{
+    return ((uint64_t)emu_g.gen << 32) | (emu_g.slot + 1);
+}
+
+static void thread_leaves(void *as)
+{
+    struct emu_proc_slot *slot;
+
+    if (!atomic_load(&emu_g.ready) || ((uint64_t)(uintptr_t)as != this_process())) {
+        return; /* that process is not there any more */
+    }
+    slot = &emu_g.control->slot[emu_g.slot];
+    if (slot->gen == emu_g.gen) {
+        atomic_fetch_sub_explicit(&slot->pollers, 1, memory_order_relaxed);
+    }
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&leaving, thread_leaves) == 0;
+}
+
+static void count_thread(void)
+{
+    uint64_t as = this_process();
+
+    if (counted == as) {
+        return;
+    }
+    counted = as;
+    pthread_once(&once, make_key);
+    if (have_key && (pthread_setspecific(leaving, (void *)(uintptr_t)as) == 0)) {
+        atomic_fetch_add_explicit(&emu_g.control->slot[emu_g.slot].pollers, 1, memory_order_relaxed);
+    }
+}
+
+void emu_idle_join(struct emu_control *control, uint32_t slot)
+{
+    uint32_t  high = atomic_load(&control->slots_high);
+    cpu_set_t cpus;
+
+    atomic_store(&control->slot[slot].pollers, 0);
+    while ((high <= slot) && !atomic_compare_exchange_weak(&control->slots_high, &high, slot + 1)) {
+    }
+    if (sched_getaffinity(0, sizeof(cpus), &cpus)) {
+        return; /* more CPUs than are told apart */
+    }
+    for (unsigned cpu = 0; (cpu < EMU_MAX_CPUS) && (cpu < CPU_SETSIZE); cpu++) {
+        if (CPU_ISSET(cpu, &cpus)) {
+            atomic_fetch_or(&control->cpus[cpu / 64], (uint64_t)1 << (cpu % 64));
+        }
+    }
+}
+
+/* A process counts even if it never polls: it may look at its memory instead. */
+static bool crowded(void)
+{
+    struct emu_control *c     = emu_g.control;
+    uint32_t            slots = atomic_load_explicit(&c->slots_high, memory_order_relaxed);
+    unsigned            cpus = 0, threads = 0;
+
+    for (unsigned i = 0; i < EMU_MAX_CPUS / 64; i++) {
+        cpus += (unsigned)__builtin_popcountll(atomic_load_explicit(&c->cpus[i], memory_order_relaxed));
+    }
+    for (uint32_t i = 0; (i < slots) && (i < EMU_MAX_PROCS) && (threads <= cpus); i++) {
+        if (atomic_load_explicit(&c->slot[i].state, memory_order_relaxed) == EMU_SLOT_LIVE) {
+            uint32_t pollers = atomic_load_explicit(&c->slot[i].pollers, memory_order_relaxed);
+            threads += (pollers > 1) ? pollers : 1;
+        }
+    }
+    return (cpus != 0) && (threads > cpus);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+EMU_NOINLINE void emu_idle(struct emu_idle *idle, uint32_t polls)
+{
+    uint32_t spent = atomic_load_explicit(&idle->spent, memory_order_relaxed) + polls;
+    uint32_t after = atomic_load_explicit(&idle->after, memory_order_relaxed);
+    int64_t  away;
+
+    if (spent < ((after == 0) ? FIRST : after)) {
+        atomic_store_explicit(&idle->spent, spent, memory_order_relaxed);
+        return;
+    }
+    count_thread();
+    if (!crowded()) {
+        after = AGAIN;
+    } else {
+        away = now_ns();
+        sched_yield();
+        away  = now_ns() - away;
+        after = (away >= TAKEN_NS) ? OFTEN : (after < FIRST) ? FIRST : (after < SELDOM) ? 2 * after : SELDOM;
+    }
+    atomic_store_explicit(&idle->after, after, memory_order_relaxed);
+    atomic_store_explicit(&idle->spent, 0, memory_order_relaxed);
+}
