@@ -31,6 +31,7 @@
  * that nothing shows it.
  */
 #include "emu_internal.h"
+#include "emu_now.h"
 #include "emu_rehome.h"
 
 #include <errno.h>
@@ -43,7 +44,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SLOTS         256u
@@ -75,20 +75,12 @@ static struct {
     struct slot slot[SLOTS];
 } home = {.fd = -1, .child = {-1, -1}};
 
-static uint64_t now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* To move pays when they are used for long.  A program that registers for each transfer
  * is not to spend its time here.  The pause: without it such a program would have one block
  * in so many moved, as the time passes. */
 static bool affordable(void)
 {
-    uint64_t t = now();
+    uint64_t t = emu_now();
 
     if (home.spent > SPENT_FREE + (t - home.begun) / SPENT_SHARE) {
         home.pause = t + SPENT_PAUSE;
@@ -481,7 +473,7 @@ static int slot_new(struct wish *wish, const char **why_p)
     if (*why_p != NULL) {
         return -1;
     }
-    home.begun = home.begun ? home.begun : now();
+    home.begun = home.begun ? home.begun : emu_now();
     i          = slot_choose(span);
     if (i < 0) {
         *why_p = "there is no place that is known to be free";
@@ -532,10 +524,10 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
         *why_p = "it is not to be";
         return -1;
     }
-    start = now();
+    start = emu_now();
     i     = get(&wish, w, why_p);
     if (i >= 0) { /* to be refused is not what programs are to be kept from */
-        home.spent += now() - start;
+        home.spent += emu_now() - start;
     }
     return i;
 }
@@ -566,7 +558,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
     if (home.used == 0) {
         return;
     }
-    start = now();
+    start = emu_now();
     if ((home.waiting != 0) || (i >= 0) || (next_mapping(lo, hi, &m) != 0)) {
         may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
     }
@@ -578,7 +570,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         slot_leave((unsigned)i, false);
     }
     leave_unused(may && !threads);
-    home.spent += now() - start;
+    home.spent += emu_now() - start;
 }
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)

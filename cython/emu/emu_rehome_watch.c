@@ -13,6 +13,7 @@
  * twice from then on.
  */
 #include "emu_internal.h"
+#include "emu_now.h"
 #include "emu_rehome.h"
 
 #include <errno.h>
@@ -64,14 +65,6 @@ static struct {
     unsigned       pauses, writes;
     struct pages   waits, open;
 } watch = {.stop = -1, .state = -1, .pagemap = -1};
-
-static uint64_t now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void pause_for(uint64_t ns)
 {
@@ -150,7 +143,7 @@ static bool is_child_made(void)
 /* It needs some time to get there; more, when that was not enough. */
 static void let_it_write(uintptr_t at)
 {
-    watch.until = now() + ((uint64_t)LOOK_NS << watch.writes++ % (OPEN_MOST + 1));
+    watch.until = emu_now() + ((uint64_t)LOOK_NS << watch.writes++ % (OPEN_MOST + 1));
     open_page(at);
 }
 
@@ -167,7 +160,7 @@ static void see_who_waits(void)
             let_it_write(at);
             continue;
         }
-        watch.since = (watch.waits.num == 0) ? now() : watch.since;
+        watch.since = (watch.waits.num == 0) ? emu_now() : watch.since;
         if (watch.given_up || !add(&watch.waits, at)) {
             open_page(at);
         }
@@ -194,13 +187,13 @@ static void open_for_a_moment(void)
 
 static void before_the_child(void)
 {
-    if (now() >= watch.until) {
+    if (emu_now() >= watch.until) {
         freeze_open(); /* what was open for the thread that forks alone */
     }
     if (watch.waits.num == 0) {
         return;
     }
-    if (now() - watch.since > GIVE_UP) {
+    if (emu_now() - watch.since > GIVE_UP) {
         watch.given_up = true;
         open_waits();
     } else if (!watch.interrupted && sleeps()) {
@@ -229,7 +222,7 @@ static void *watch_main(void *arg)
         } else if (!is_child_made()) {
             before_the_child();
         } else if (atomic_load(&watch.shared->copied) ||
-                   ((watch.waits.num != 0) && (now() - watch.since > GIVE_UP_COPY))) {
+                   ((watch.waits.num != 0) && (emu_now() - watch.since > GIVE_UP_COPY))) {
             watch.given_up = true; /* nobody has to wait any more */
             open_waits();
         } else {

@@ -15,6 +15,7 @@
 #include "emu_stop.h"
 
 #include "emu_internal.h"
+#include "emu_now.h"
 #include "emu_raw.h"
 
 #include <errno.h>
@@ -411,14 +412,6 @@ HELPER int helper_main(void *arg)
 
 /* ------------------------------------------------------------------------- the caller */
 
-static uint64_t now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* wait: until it has ended.  Returns whether it has; no cancellation point, as nothing here is. */
 static bool helper_ended(bool wait)
 {
@@ -440,7 +433,7 @@ static bool begin(bool forks)
     sigset_t                     all, old;
     int                          state;
 
-    if (now() < not_before) {
+    if (emu_now() < not_before) {
         return false;
     }
     stop.tasks  = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -470,7 +463,7 @@ static bool begin(bool forks)
         helper_ended(true);
     }
     close(stop.tasks);
-    not_before = now() + PAUSE_NS;
+    not_before = emu_now() + PAUSE_NS;
     return false;
 }
 

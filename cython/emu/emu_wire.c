@@ -23,6 +23,7 @@
  */
 #include "emu_armw.h"
 #include "emu_copy.h"
+#include "emu_now.h"
 #include "emu_path.h"
 #include "emu_wire.h"
 
@@ -555,9 +556,9 @@ int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, i
     op->held   = true;
     op->ready  = 0;
     if (delay_ns != 0) {
-        op->ready = emu_wire_now() + delay_ns;
+        op->ready = emu_now() + delay_ns;
     } else if (w->strict && !(d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) && (draw(w) % 4 == 0)) {
-        op->ready = emu_wire_now() + draw(w) % 100000; /* others overtake it */
+        op->ready = emu_now() + draw(w) % 100000; /* others overtake it */
     }
     cut(w, op);
     w->posted++;

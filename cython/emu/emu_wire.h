@@ -48,6 +48,5 @@ EMU_INLINE struct wire_op *emu_wire_op(struct emu_wire *w, uint64_t n)
 bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p);
 /* emu_wire_thread.c: there is something to do. */
 void emu_wire_kick(void);
-uint64_t emu_wire_now(void); /* ns */
 
 #endif /* EMU_WIRE_H */

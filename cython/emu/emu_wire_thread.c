@@ -5,6 +5,7 @@
  *
  * Locks: `engine.lock` (list of VCQs; before a VCQ's lock), `engine.kick` (leaf).
  */
+#include "emu_now.h"
 #include "emu_wire.h"
 
 #include <signal.h>
@@ -21,14 +22,6 @@ static struct {
     struct emu_wire *wires;
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .kick = PTHREAD_MUTEX_INITIALIZER, .kicked = PTHREAD_COND_INITIALIZER};
 
-uint64_t emu_wire_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 void emu_wire_kick(void)
 {
     pthread_mutex_lock(&engine.kick);
@@ -43,7 +36,7 @@ static void *engine_main(void *arg)
 
     (void)arg;
     for (;;) {
-        uint64_t next = UINT64_MAX, now = emu_wire_now();
+        uint64_t next = UINT64_MAX, now = emu_now();
         bool     busy = false;
 
         pthread_mutex_lock(&engine.lock);
