@@ -103,7 +103,7 @@ static bool crowded(void)
     return (cpus != 0) && (threads > cpus);
 }
 
-EMU_NOINLINE void emu_idle(struct emu_idle *idle, uint32_t polls)
+EMU_COLD void emu_idle(struct emu_idle *idle, uint32_t polls)
 {
     uint32_t spent = atomic_load_explicit(&idle->spent, memory_order_relaxed) + polls;
     uint32_t after = atomic_load_explicit(&idle->after, memory_order_relaxed);

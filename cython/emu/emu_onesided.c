@@ -28,7 +28,7 @@ struct post {
 
 /* An operation failed: TCQ errors end there, others go to the MRQ, whatever
  * notices were asked for (2.2.12, 3.7). */
-static EMU_NOINLINE int post_failed(struct emu_vcq *vcq, const struct post *p, int code)
+static EMU_COLD int post_failed(struct emu_vcq *vcq, const struct post *p, int code)
 {
     bool get = p->lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
@@ -182,7 +182,7 @@ static __attribute__((noinline)) int put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t
 
 /* The target's file was cut off under the store of a fast path: the general way
  * reports it.  The same arguments as its caller's, which then has nothing to keep. */
-static EMU_NOINLINE void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
+static EMU_COLD void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
 {
     struct emu_peer *peer = emu_vcq_of(hdl)->last;
     uint32_t         stag = EMU_STADD_STAG(rmt_stadd);
@@ -190,7 +190,7 @@ static EMU_NOINLINE void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
     emu_region_cut_off(peer, &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE]);
 }
 
-static EMU_NOINLINE int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+static EMU_COLD int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
                                     utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
                                     void *cbdata)
 {
@@ -377,7 +377,7 @@ static EMU_NOINLINE int put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rm
     return put_data(vcq, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata);
 }
 
-static EMU_NOINLINE int put_piggyback_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
+static EMU_COLD int put_piggyback_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
                                               utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
                                               unsigned long int flags, void *cbdata)
 {
@@ -444,7 +444,7 @@ static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, uto
                     flags & ~UTOFU_ONESIDED_FLAG_SPS(15ul), cbdata); /* only a plain Put has an SPS (2.2.8.1) */
 }
 
-static EMU_NOINLINE int put_piggyback8_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+static EMU_COLD int put_piggyback8_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
                                                utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
                                                unsigned long flags, void *cbdata)
 {

@@ -49,9 +49,10 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
     emu_doorbell_check(vcq->block);
 }
 
-/* The next entry of a lane, and its word but for type and EDATA.  NULL: the target's
+/* The next entry of a lane, and its word but for type and EDATA.  False: the target's
  * MRQ overflows; it ends when it next looks (chapter 7). */
-EMU_INLINE struct emu_lane_entry *emu_lane_entry(struct emu_lane_tx *tx, struct emu_vcq_block *target, uint64_t *word_p)
+EMU_INLINE bool emu_lane_entry(struct emu_lane_tx *tx, struct emu_vcq_block *target, struct emu_lane_entry **entry_p,
+                               uint64_t *word_p)
 {
     struct emu_lane_entry *e = tx->next, *a, *b;
 
@@ -73,10 +74,11 @@ EMU_INLINE struct emu_lane_entry *emu_lane_entry(struct emu_lane_tx *tx, struct 
         } else {
             tx->wr_b--;
         }
-        return NULL;
+        return false;
     }
-    *word_p = ((tx->wr_a + tx->wr_b) << EMU_ENTRY_SEQ_SHIFT) | ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
-    return e;
+    *entry_p = e;
+    *word_p  = ((tx->wr_a + tx->wr_b) << EMU_ENTRY_SEQ_SHIFT) | ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
+    return true;
 }
 
 /* Put a notice into a lane; target is the block of the lane's VCQ.  second: a get's
@@ -89,15 +91,12 @@ EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *targe
     uint64_t               word, second_word;
 
     if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (second_value == 0))) {
-        e = emu_lane_entry(tx, target, &word);
-        if (emu_unlikely(e == NULL)) {
+        if (emu_unlikely(!emu_lane_entry(tx, target, &e, &word))) {
             return UTOFU_ERR_MRQ_PEER;
         }
     } else {
         before = *tx;
-        e      = emu_lane_entry(tx, target, &word);
-        second = (e == NULL) ? NULL : emu_lane_entry(tx, target, &second_word);
-        if (second == NULL) {
+        if (!emu_lane_entry(tx, target, &e, &word) || !emu_lane_entry(tx, target, &second, &second_word)) {
             *tx = before;
             return UTOFU_ERR_MRQ_PEER;
         }

@@ -7,14 +7,15 @@
 
 bool emu_has_avx, emu_has_avx512, emu_fetches_far;
 bool emu_looks_apart = true;
-bool emu_looks_bet;
+bool emu_looks_complete, emu_looks_bet;
 
 __attribute__((constructor)) static void look_at_processor(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    emu_looks_apart = !__builtin_cpu_is("amd");
-    emu_looks_bet   = TOFU_CAN_BET && __builtin_cpu_is("intel");
+    emu_looks_apart    = !__builtin_cpu_is("amd");
+    emu_looks_complete = !emu_looks_apart && __builtin_cpu_supports("avx512f"); /* a Zen 4 or later */
+    emu_looks_bet      = TOFU_CAN_BET && __builtin_cpu_is("intel");
 #endif
 #ifdef EMU_COPY_ASM
     emu_has_avx    = __builtin_cpu_supports("avx");

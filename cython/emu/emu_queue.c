@@ -130,7 +130,7 @@ static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
 /* Producers are told how far we are.  Each of them sees when its lane is full; whether what all
  * of them, and we, have put in is more than an MRQ holds, we see, by counting now and then: not
  * so often that it would be noticed. */
-static EMU_NOINLINE void lanes_publish(struct emu_vcq *vcq)
+static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
 {
     vcq->uncounted += vcq->unpublished;
     emu_lanes_publish(vcq);
@@ -417,13 +417,15 @@ out:
  * by a fifth of the whole way of a message on Intel's.  So it waits some ns between looks
  * while an answer may be near; not for ever, as who polls has other things to do.  On
  * AMD's that is so only for a stream of notices; who answers each would lose a quarter of
- * the way by waiting.  There it is enough that a look is complete before the next one
- * (72 to 67 ns of an exchange). */
+ * the way by waiting.  There it is enough that a look is complete before the next one, on
+ * a Zen 4 (72 to 67 ns of an exchange); a Zen 3 is better off without that, too (94 to 90). */
 EMU_INLINE void look_apart(const struct emu_vcq *vcq)
 {
 #if defined(__x86_64__)
     if (!emu_looks_apart && !vcq->stream) {
-        __asm__ __volatile__("lfence" : : : "memory");
+        if (emu_looks_complete) {
+            __asm__ __volatile__("lfence" : : : "memory");
+        }
         return;
     }
 #else
