@@ -28,9 +28,8 @@
 #define COPY_BYTES_PER_NS 2u /* slower than that is somebody else's work, too */
 #define NEAR_NS      200u /* a poll waits for an entry that is due so soon */
 /* What the calls themselves take, seen from outside (perf/timing_table.py), as a share of what
- * a call takes that posts nothing for anybody (call_looks): from the call to the first look at
- * the clock and from the last one to the store; the end of the poll that finds a notice. */
-#define ENTRY_SHARE  0.9
+ * a call takes that posts nothing for anybody (call_looks): the end of the poll that finds a notice;
+ * and emu_entry_share. */
 #define POLL_SHARE   0.5
 #define REACTION_NS  8u  /* from the store's call to the store, and who looks at the word: its loop */
 #define LIE_NS       10000000u /* no notice is there so much before it is due */
@@ -50,7 +49,7 @@ static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   byte_ticks;
 static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter, tk_answer;
 static uint64_t tk_found, tk_early;
-static double   entry_looks, poll_looks; /* ENTRY_SHARE, POLL_SHARE: in looks at the clock */
+static double   entry_looks, poll_looks; /* emu_entry_share, POLL_SHARE: in looks at the clock */
 static bool     timed;
 
 static __thread struct {
@@ -184,7 +183,7 @@ void emu_timing_join(void)
     tk_found    = emu_ticks_of_ns(FOUND_NS);
     tk_early    = tk_late + tk[P_FLOOR]; /* a word can be there so much before it should */
     call        = call_looks(&look);
-    entry_looks = ENTRY_SHARE * call;
+    entry_looks = emu_entry_share * call;
     poll_looks  = POLL_SHARE * call;
     tk_entry    = (uint64_t)(entry_looks * look);
     tk_poll     = (uint64_t)(poll_looks * look);

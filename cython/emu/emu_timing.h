@@ -31,6 +31,10 @@ enum parameter {
 /* The parameters that UTOFU_EMU_TIMING names; false: the mode is off. */
 bool emu_profile_read(double ns[PARAMETERS]);
 
+/* emu_processor.c: what it takes from a call that posts to its first look at the clock, and from the last
+ * one to the store, as a share of what a call takes that posts nothing for anybody */
+extern double emu_entry_share;
+
 /* One way of an 8-byte store to a load on another CPU that has been looking for a while, and
  * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most. */
 struct emu_floor {
