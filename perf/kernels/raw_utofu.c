@@ -110,15 +110,16 @@ static void pingpong(int by_notice)
 }
 
 /* The calls alone, as a program has them in its inner loop */
-static void stream_piggyback8(long n)
+static void stream_piggyback8(long n, unsigned long more)
 {
     utofu_vcq_hdl_t hdl = vcq;
     utofu_vcq_id_t  to = peer.vcq_id;
     utofu_stadd_t   stadd = peer.stadd;
+    unsigned long   with = flags | more;
     int             ret;
 
     for (long i = 0; i < n;) {
-        ret = utofu_put_piggyback8(hdl, to, i, stadd, 8, 0, flags, NULL);
+        ret = utofu_put_piggyback8(hdl, to, i, stadd, 8, 0, with, NULL);
         if (ret == UTOFU_SUCCESS) {
             ++i;
         } else {
@@ -128,16 +129,17 @@ static void stream_piggyback8(long n)
     }
 }
 
-static void stream_put(long n)
+static void stream_put(long n, unsigned long more)
 {
     utofu_vcq_hdl_t hdl = vcq;
     utofu_vcq_id_t  to = peer.vcq_id;
     utofu_stadd_t   from = out_stadd, stadd = peer.stadd;
     size_t          bytes = size;
+    unsigned long   with = flags | more;
     int             ret;
 
     for (long i = 0; i < n;) {
-        ret = utofu_put(hdl, to, from, stadd, bytes, 0, flags, NULL);
+        ret = utofu_put(hdl, to, from, stadd, bytes, 0, with, NULL);
         if (ret == UTOFU_SUCCESS) {
             ++i;
         } else {
@@ -159,9 +161,9 @@ static void rate(void)
     for (int chunk = -PERF_WARMUP; chunk < PERF_CHUNKS; ++chunk) {
         start = perf_now();
         if (how == PERF_PIGGYBACK8) {
-            stream_piggyback8(iterations - 1);
+            stream_piggyback8(iterations - 1, 0);
         } else if (how == PERF_PUT) {
-            stream_put(iterations - 1);
+            stream_put(iterations - 1, 0);
         } else {
             for (long i = 0; i < iterations - 1; ++i) {
                 value = value % 251 + 1;
@@ -178,42 +180,60 @@ static void rate(void)
     perf_report(times, iterations);
 }
 
+/* So many with a notice each; no more than WINDOW are on their way. */
+static void notice_stream(long total)
+{
+    unsigned long more = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+    long          n;
+
+    for (long i = 0; i < total; i += n) {
+        n = (total - i < ACK_EVERY) ? total - i : ACK_EVERY;
+        while ((uint64_t)(i + n) - *acked > WINDOW) {
+        }
+        if (how == PERF_PIGGYBACK8) {
+            stream_piggyback8(n, more);
+        } else if (how == PERF_PUT) {
+            stream_put(n, more);
+        } else {
+            for (long k = 0; k < n; ++k) {
+                send_out(1, more);
+            }
+        }
+    }
+}
+
 /* The receiver measures: its chunks are what really arrived. */
 static void notice_rate(void)
 {
-    long                    total = iterations * (PERF_WARMUP + PERF_CHUNKS), i;
+    const uint8_t           last = 77;
+    long                    total = iterations * (PERF_WARMUP + PERF_CHUNKS), left = iterations;
     struct utofu_mrq_notice notice;
-    uint8_t                 value = 0;
     uint64_t                count;
     double                  start = perf_now();
-    int                     chunk;
+    int                     chunk = -PERF_WARMUP;
 
     if (pair.rank == 0) {
-        for (i = 0; i < total; ++i) {
-            while ((uint64_t)i - *acked >= WINDOW) {
-            }
-            value = value % 251 + 1;
-            send_out(value, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
-        }
+        notice_stream(total - 1);
+        send_out(last, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER);
         return;
     }
-    for (i = 1; i <= total; ++i) {
+    for (long i = 1; i <= total; ++i) {
         perf_wait_mrq(vcq, UTOFU_MRQ_TYPE_RMT_PUT, &notice);
         if (i % ACK_EVERY == 0) {
             count = i;
             perf_put(vcq, peer.vcq_id, PERF_PIGGYBACK8, &count, 0,
                      peer.stadd + ack_offset, sizeof(count), 0);
         }
-        if (i % iterations == 0) {
-            chunk = i / iterations - 1 - PERF_WARMUP;
+        if (--left == 0) {
             if (chunk >= 0) {
                 times[chunk] = perf_now() - start;
             }
+            ++chunk;
+            left  = iterations;
             start = perf_now();
         }
     }
-    PERF_CHECK(((volatile uint8_t*)memory)[size - 1] == (total - 1) % 251 + 1,
-               "the last data are not there");
+    PERF_CHECK(((volatile uint8_t*)memory)[size - 1] == last, "the last data are not there");
     perf_report(times, iterations);
 }
 
