@@ -145,7 +145,9 @@ static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
     }
 }
 
-EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
+/* Out of the way of polls that find nothing, and once: inlined where gcc thinks it rare, it was made
+ * short (EMU_COLD). */
+static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
     uint32_t sent = vcq->tcq_tail - vcq->toq_left;
@@ -174,12 +176,6 @@ EMU_INLINE void lane_take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct ut
     if (++vcq->unpublished >= PUBLISH_EVERY) {
         lanes_publish(vcq); /* nothing more of rx: lanes may have come */
     }
-}
-
-/* The same, out of the way of polls that find nothing */
-static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
-{
-    lane_take(vcq, rx, notice);
     return UTOFU_SUCCESS;
 }
 
@@ -321,8 +317,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
             }
         }
     }
-    lane_take(vcq, rx, notice);
-    code = UTOFU_SUCCESS;
+    code = take(vcq, rx, notice);
 out:
     if (timed && (code == UTOFU_ERR_NOT_FOUND)) {
         emu_timing_poll_empty();
@@ -384,8 +379,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
     }
     rx = lane_ready(vcq);
     if (rx != NULL) {
-        lane_take(vcq, rx, notice);
-        code = UTOFU_SUCCESS;
+        code = take(vcq, rx, notice);
     } else {
         /* The next notice is often about the same place (a slot, a flag): its data
          * comes along with it, not after it. */
