@@ -191,8 +191,8 @@ static EMU_COLD void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
 }
 
 static EMU_COLD int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                                    utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
-                                    void *cbdata)
+                                utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
+                                void *cbdata)
 {
     cut_off(vcq_hdl, rmt_stadd);
     return put(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
@@ -378,8 +378,8 @@ static EMU_NOINLINE int put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rm
 }
 
 static EMU_COLD int put_piggyback_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void *lcl_data,
-                                              utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                                              unsigned long int flags, void *cbdata)
+                                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
+                                          unsigned long int flags, void *cbdata)
 {
     cut_off(vcq_hdl, rmt_stadd);
     return put_piggyback(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
@@ -445,8 +445,8 @@ static __attribute__((noinline)) int put_piggyback8(utofu_vcq_hdl_t vcq_hdl, uto
 }
 
 static EMU_COLD int put_piggyback8_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
-                                               utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                                               unsigned long flags, void *cbdata)
+                                           utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
+                                           unsigned long flags, void *cbdata)
 {
     cut_off(vcq_hdl, rmt_stadd);
     return put_piggyback8(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);

@@ -164,7 +164,7 @@ static int piece_by_ioctl(int fd, uint64_t addr, unsigned which, struct vma_piec
     q.query_addr    = addr;
     q.vma_name_size = sizeof(p->path);
     q.vma_name_addr = (uint64_t)(uintptr_t)p->path;
-    p->path[0]      = '\0';
+    memset(p->path, 0, sizeof(p->path)); /* not only its end: valgrind does not see what the ioctl writes there */
     if (ioctl(fd, PROCMAP_QUERY_IOCTL, &q)) {
         return (errno == ENOENT) ? 1 : -1;
     }
