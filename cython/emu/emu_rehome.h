@@ -88,6 +88,7 @@ bool emu_rehome_fork_holds(uintptr_t at); /* between the first and the third: th
 bool emu_rehome_watch_possible(void); /* as far as can be known; with mem_lock */
 bool emu_rehome_watch_begin(void);
 void emu_rehome_watch_forked(void);
+void emu_rehome_watch_stop(void); /* all pages are to be thawed after it, and before the last */
 void emu_rehome_watch_end(void);
 /* In the child, instead of the last: it has its copy. */
 void emu_rehome_watch_copied(void);

@@ -212,13 +212,18 @@ void emu_rehome_fork_let_go(void)
         return;
     }
     if (held.frozen) {
-        emu_rehome_watch_end();
+        emu_rehome_watch_stop();
     } else {
         emu_stop_fork_end();
     }
     advise(MADV_DOFORK);
     for (unsigned i = 0; held.frozen && (i < held.num); i++) {
         emu_thaw(held.m[i].begin, held.m[i].end - held.m[i].begin);
+    }
+    if (held.frozen) {
+        /* Only now: a thread that ends calls madvise for its stack, which UCX has changed so that it
+         * writes to UCX's own memory, on a page that was frozen perhaps. */
+        emu_rehome_watch_end();
     }
     handler_off();
     held.num = 0;

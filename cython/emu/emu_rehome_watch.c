@@ -329,12 +329,19 @@ void emu_rehome_watch_forked(void)
     atomic_store(&watch.forked, true);
 }
 
-void emu_rehome_watch_end(void)
+void emu_rehome_watch_stop(void)
 {
     uint64_t one = 1;
 
     while ((write(watch.stop, &one, sizeof(one)) < 0) && (errno == EINTR)) {
     }
+    while (!atomic_load(&watch.ended)) {
+        pause_for(LOOK_NS);
+    }
+}
+
+void emu_rehome_watch_end(void)
+{
     pthread_join(watch.thread, NULL);
     close_all();
 }
