@@ -519,8 +519,10 @@ struct emu_window {
     uint64_t begin, end; /* addresses: what peers can map of the registration */
     uint64_t dev, ino, off;
 };
-/* The window of [addr, addr + size), and a reference to it; -1: there is none, *why_p says why */
-int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p);
+/* The window of [addr, addr + size), and a reference to it; -1: there is none, *why_p says why.
+ * plain: emu_vma_query has said so of it */
+int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool plain, struct emu_window *w,
+                   const char **why_p);
 /* The registration of [addr, addr + size) went, and this reference; -1: it had none */
 void emu_rehome_put(int home, uintptr_t addr, size_t size);
 /* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */

@@ -240,7 +240,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         seg = seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
     } else {
-        home = emu_rehome_get(vcq, (uintptr_t)addr, size, &w, &why);
+        home = emu_rehome_get(vcq, (uintptr_t)addr, size, vma.plain, &w, &why);
         if (home >= 0) {
             seg = home_window(&w, (uintptr_t)addr, size);
         }

@@ -23,13 +23,10 @@
  *
  * Programs that register and deregister all the time stay without: see affordable().
  *
- * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  The memfd is
- * sparse.  Pages that hang together have a slot of it, far longer than what may be in it, and as far
- * as can be from the others, so that a mapping that grows (mremap) does not reach another's.
- *
- * Nothing of the file is given back, and no slot is used again, but where /proc/self/maps says
- * that nothing shows it.
+ * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  Where in the
+ * memfd: emu_home.c.
  */
+#include "emu_home.h"
 #include "emu_internal.h"
 #include "emu_now.h"
 #include "emu_rehome.h"
@@ -46,46 +43,41 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SLOTS         256u
-#define SLOT_SIZE     ((uint64_t)1 << 30) /* of addresses: peers map all of the file */
-#define SLOT_FIRST    ((uint64_t)64 << 20)   /* where in it the first page is; others come before and behind */
-#define SLOT_ROOM     ((uint64_t)512 << 20)  /* of its last GiB, that stays for what is to come */
-#define HOME_MAX      ((uint64_t)8 << 30)    /* of one block: to copy takes 0.5 ms/MiB */
-#define SPENT_FREE    500000000u             /* ns that moving may take, ... */
+#define SPENT_FREE    500000000u             /* ns that moves may take that were for nothing, ... */
 #define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
+#define SPENT_DEBT    1000000000u            /* ns beyond that that are remembered */
 #define SPENT_PAUSE   1000000000u            /* ns for which nothing is moved once it took more */
+#define WAITING_SHARE 8u                     /* slots are left when one in so many could be */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
 #define CLOSED        "/proc is closed to the process"
 
-struct slot {
-    uintptr_t first; /* page, at SLOT_FIRST; the mappings say what else is there */
-    uint32_t  refs;  /* registrations; 0: not all of it could be made private again */
-    uint32_t  span;  /* it and those behind it that are its own, of a large block; 0: it is not used */
-};
-
 static struct {
-    int         fd; /* -1: none yet, -2: it can't be made */
-    uint64_t    dev, ino;
-    uint64_t    begun, spent; /* ns: when the first was moved, and what moving has taken since */
-    uint64_t    pause;        /* ns: nothing is moved until then */
-    unsigned    next, used;    /* slots: where to look for a free one; how many are not */
-    unsigned    waiting, left; /* of them without a reference; where to look for one */
-    int         child[2]; /* pipe: a child closes it when its memory is its own */
-    struct slot slot[SLOTS];
-} home = {.fd = -1, .child = {-1, -1}};
+    uint64_t begun, spent; /* ns: when the first was moved, and what has been for nothing since */
+    uint64_t pause;        /* ns: nothing is moved until then */
+    int      child[2];     /* pipe: a child closes it when its memory is its own */
+} g = {.child = {-1, -1}};
 
 /* To move pays when they are used for long.  A program that registers for each transfer
- * is not to spend its time here.  The pause: without it such a program would have one block
- * in so many moved, as the time passes. */
+ * is not to spend its time here: what a move took counts when it is undone soon.  The pause: without
+ * it such a program would have one block in so many moved, as the time passes. */
 static bool affordable(void)
 {
     uint64_t t = emu_now();
 
-    if (home.spent > SPENT_FREE + (t - home.begun) / SPENT_SHARE) {
-        home.pause = t + SPENT_PAUSE;
+    if (g.spent > SPENT_FREE + (t - g.begun) / SPENT_SHARE) {
+        g.pause = t + SPENT_PAUSE;
     }
-    return t >= home.pause;
+    return t >= g.pause;
+}
+
+/* Moves that took so long served for so long, all ns */
+static void spend(uint64_t took, uint64_t served)
+{
+    uint64_t most = SPENT_FREE + (emu_now() - g.begun) / SPENT_SHARE + SPENT_DEBT;
+
+    g.spent += (took > served / SPENT_SHARE) ? took - served / SPENT_SHARE : 0;
+    g.spent = (g.spent < most) ? g.spent : most;
 }
 
 static uintptr_t page_size(void)
@@ -94,12 +86,6 @@ static uintptr_t page_size(void)
 
     size = size ? size : (uintptr_t)sysconf(_SC_PAGESIZE);
     return size;
-}
-
-/* Where in the file a page of a slot is */
-static uint64_t slot_offset(unsigned i, uintptr_t at)
-{
-    return i * SLOT_SIZE + SLOT_FIRST + at - home.slot[i].first;
 }
 
 /* ------------------------------------------------------------------ registrations */
@@ -144,99 +130,6 @@ static bool registered(uintptr_t lo, uintptr_t hi)
 
 /* --------------------------------------------------------------- there and back */
 
-static bool home_open(void)
-{
-    struct stat st;
-
-    if (home.fd == -1) {
-        home.fd = emu_memfd("utofu-emu-home", SLOTS * SLOT_SIZE);
-        if ((home.fd >= 0) && fstat(home.fd, &st)) {
-            close(home.fd);
-            home.fd = -1;
-        }
-        if (home.fd >= 0) {
-            home.dev = st.st_dev;
-            home.ino = st.st_ino;
-            emu_vma_keep();
-        } else {
-            home.fd = -2;
-        }
-    }
-    return home.fd >= 0;
-}
-
-/* The descriptor of the file; -1: the program has closed it, and its number may be another's */
-static int home_fd(void)
-{
-    struct stat st;
-
-    return ((home.fd >= 0) && !fstat(home.fd, &st) && (st.st_dev == home.dev) && (st.st_ino == home.ino)) ? home.fd :
-                                                                                                            -1;
-}
-
-/* The first of our mappings that ends after `after` and begins before `before`.  1: there is
- * one, 0: there is none, -1: nobody can say. */
-static int next_mapping(uintptr_t after, uintptr_t before, struct emu_mapping *m)
-{
-    return emu_vma_of_file(home.dev, home.ino, after, before, m);
-}
-
-/* That has this part of the file, or the first that nobody has, if so */
-static unsigned slot_at(uint64_t off)
-{
-    unsigned at = (unsigned)(off / SLOT_SIZE);
-
-    for (unsigned i = at + 1; i-- > 0;) {
-        if (home.slot[i].span != 0) {
-            return (i + home.slot[i].span > at) ? i : at;
-        }
-    }
-    return at;
-}
-
-static unsigned slot_of(const struct emu_mapping *m)
-{
-    return slot_at(m->off);
-}
-
-/* Where what is put there ends at most: behind is room for blocks beside it, and to grow */
-static uintptr_t slot_last(unsigned i)
-{
-    return home.slot[i].first + (home.slot[i].span * SLOT_SIZE - SLOT_ROOM);
-}
-
-/* The program has not moved it elsewhere. */
-static bool in_place(const struct emu_mapping *m)
-{
-    return (home.slot[slot_of(m)].span != 0) && (m->off == slot_offset(slot_of(m), m->begin));
-}
-
-static bool see_slots(const struct emu_mapping *m, void *arg)
-{
-    uint64_t last = (m->off + (m->end - m->begin) - 1) / SLOT_SIZE;
-
-    for (uint64_t i = m->off / SLOT_SIZE; (i <= last) && (i < SLOTS); i++) {
-        ((bool *)arg)[i] = true;
-    }
-    return true;
-}
-
-/* The slots that mappings reach into, wherever they are; false: nobody can say */
-static bool slots_shown(bool shown[SLOTS])
-{
-    memset(shown, 0, SLOTS * sizeof(*shown));
-    return emu_vma_each_of_file(home.dev, home.ino, 0, UINTPTR_MAX, see_slots, shown);
-}
-
-/* Where the slot after slot i begins that is used: what it has may have grown up to there. */
-static unsigned slot_end(unsigned i)
-{
-    do {
-        i++;
-    } while ((i < SLOTS) && (home.slot[i].span == 0));
-    return i;
-}
-
 /* What of [lo, hi) is there, and not registered, becomes private. */
 static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
 {
@@ -249,16 +142,16 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
         next_registered(at, hi, &from, &to);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         emu_rehome_hold();
-        for (; (at < from) && !emu_rehome_not_alone(threads) && (next_mapping(at, from, &m) == 1); at = m.end) {
+        for (; (at < from) && !emu_rehome_not_alone(threads) && (emu_home_mapping(at, from, &m) == 1); at = m.end) {
             if (m.begin < at) {
                 m.off += at - m.begin;
                 m.begin = at;
             }
             m.end = (m.end < from) ? m.end : from;
             if (emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) {
-                emu_rehome_stack_out(home_fd(), &m, threads);
+                emu_rehome_stack_out(emu_home_fd(), &m, threads);
             } else {
-                emu_rehome_move_out(home_fd(), m, threads, true);
+                emu_rehome_move_out(emu_home_fd(), m, threads, true);
             }
         }
         emu_rehome_release();
@@ -266,31 +159,19 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
     }
 }
 
-/* No registration needs the slot: it is free when nothing shows it any more.  What could not
- * go back with its registration does so here, unless there are threads: one of them may be
- * unmapping it just now. */
-static void slot_leave(unsigned i, bool alone)
+/* What could not go back with its registration */
+static void go_back_late(void)
 {
-    struct emu_mapping m   = {0};
-    unsigned           end = slot_end(i);
-    bool               shown[SLOTS], left = false;
+    struct emu_home_mappings b;
+    uintptr_t                after = 0;
 
-    while (alone && (next_mapping(m.end, UINTPTR_MAX, &m) == 1)) {
-        if ((slot_of(&m) >= i) && (slot_of(&m) < end)) {
-            go_back(m.begin, m.end, false);
+    while (emu_home_mappings(after, &b) && (b.num != 0)) {
+        for (unsigned k = 0; k < b.num; k++) {
+            after = b.m[k].end;
+            if (emu_home_is_left_over(&b.m[k])) {
+                go_back(b.m[k].begin, b.m[k].end, false);
+            }
         }
-    }
-    if (!slots_shown(shown)) {
-        return;
-    }
-    for (unsigned k = i; k < end; k++) {
-        left = left || shown[k];
-    }
-    if (!left) {
-        emu_rehome_punch(home_fd(), i * SLOT_SIZE, (end - i) * SLOT_SIZE);
-        home.slot[i].span = 0;
-        home.used--;
-        home.waiting--;
     }
 }
 
@@ -302,9 +183,11 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
     struct emu_mapping m   = {.end = lo};
     int                ret = 0;
 
-    while ((home.used != 0) && ((ret = next_mapping(m.end, hi, &m)) == 1)) {
-        if (in_place(&m)) {
-            return (int)slot_of(&m);
+    while ((emu_home.used != 0) && ((ret = emu_home_mapping(m.end, hi, &m)) == 1)) {
+        unsigned i = emu_home_slot_at(m.off);
+
+        if (emu_home_slot_has(i, &m)) {
+            return (int)i;
         }
     }
     return (ret < 0) ? -2 : -1;
@@ -313,6 +196,7 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
 /* What is to be registered, and whether it can be moved, which is asked once */
 struct wish {
     uintptr_t   addr, end, lo, hi; /* lo, hi: whole pages that may be moved */
+    bool        plain; /* it is known to be of a kind that can be moved, all of it */
     bool        asked, threads, trimmed;
     const char *against;
 };
@@ -324,7 +208,7 @@ static const char *against(struct wish *wish)
     if (!wish->asked) {
         wish->asked   = true;
         wish->against = !affordable() ? "moving has taken too much time" :
-                        ((home.fd >= 0) && (home_fd() < 0)) ?
+                        ((emu_home.fd >= 0) && (emu_home_fd() < 0)) ?
                                         "the program has closed the memfd" :
                                         emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
     }
@@ -343,8 +227,8 @@ static const char *against(struct wish *wish)
 /* Pages [lo, hi) of it are moved in where the slot has them.  Returns what speaks against it. */
 static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish *wish)
 {
-    uintptr_t   first = home.slot[i].first, done;
-    const char *why   = against(wish);
+    uintptr_t   done;
+    const char *why = against(wish);
 
     if (why != NULL) {
         return why;
@@ -354,11 +238,11 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (lo >= hi) {
         return NULL;
     }
-    if ((hi > slot_last(i)) || (lo + SLOT_FIRST < first)) {
+    if (!emu_home_slot_reaches(i, lo, hi)) {
         return "it is too large";
     }
-    emu_rehome_stack_purge(home.dev, home.ino);
-    why = emu_rehome_against_pages(lo, hi, wish->threads);
+    emu_rehome_stack_purge(emu_home.dev, emu_home.ino);
+    why = emu_rehome_against_pages(lo, hi, wish->threads, wish->plain);
     if (why != NULL) {
         return why;
     }
@@ -366,10 +250,10 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
         return "some of its pages is registered, and was not moved";
     }
     done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
-                   emu_rehome_stack_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads) :
-                   emu_rehome_move_in(home.fd, lo, hi, slot_offset(i, lo), wish->threads);
+                   emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads) :
+                   emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads);
     if (done < hi) {
-        emu_rehome_punch(home_fd(), slot_offset(i, done), hi - done);
+        emu_rehome_punch(emu_home_fd(), emu_home_offset(i, done), hi - done);
         return "there is no memory, or it can't be held still";
     }
     return NULL;
@@ -383,7 +267,7 @@ static void slot_fill(unsigned i, struct wish *wish, const char **why_p)
     int                ret;
 
     for (at = wish->lo; at < hi; at = m.end) {
-        ret = next_mapping(at, hi, &m);
+        ret = emu_home_mapping(at, hi, &m);
         if (ret < 0) {
             *why_p = CLOSED;
             return;
@@ -403,12 +287,12 @@ static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_wind
 {
     struct emu_mapping m   = {.end = addr};
     uintptr_t          run = 0, end = 0, to; /* pieces that touch */
-    uintptr_t          last = home.slot[i].first + (home.slot[i].span * SLOT_SIZE - SLOT_FIRST);
+    uintptr_t          last = emu_home_slot_end(i);
 
-    *w   = (struct emu_window){.begin = addr, .end = addr, .dev = home.dev, .ino = home.ino};
+    *w   = (struct emu_window){.begin = addr, .end = addr, .dev = emu_home.dev, .ino = emu_home.ino};
     last = (addr + size < last) ? addr + size : last;
-    while (next_mapping(m.end, addr + size, &m) == 1) {
-        if (in_place(&m) && (slot_of(&m) == i)) {
+    while (emu_home_mapping(m.end, addr + size, &m) == 1) {
+        if (emu_home_slot_has(i, &m)) {
             run = ((m.begin == end) && (run != 0)) ? run : (m.begin > addr) ? m.begin : addr;
             end = m.end;
             to  = (end < last) ? end : last;
@@ -418,106 +302,70 @@ static bool slot_window(unsigned i, uintptr_t addr, size_t size, struct emu_wind
             }
         }
     }
-    w->off = slot_offset(i, w->begin);
+    w->off = emu_home_offset(i, w->begin);
     return w->end > w->begin;
-}
-
-/* A slot that is free, and so many in a row, and far from those that are not; among equals, the one
- * that was left longest ago: somebody may be late with a put to it.  -1: there is none */
-static int slot_choose(unsigned span)
-{
-    bool     taken[SLOTS];
-    unsigned room[SLOTS], run, most = 0; /* slots between what it has and the next one that is taken */
-
-    if (!slots_shown(taken)) {
-        return -1;
-    }
-    for (unsigned i = 0; i < SLOTS; i++) {
-        for (unsigned k = 0; k < home.slot[i].span; k++) {
-            taken[i + k] = true;
-        }
-    }
-    run = SLOTS;
-    for (unsigned i = 0; i < SLOTS; i++) { /* what the one before it may grow by */
-        room[i] = taken[i] ? 0 : run;
-        run     = taken[i] ? 1 : run + 1;
-    }
-    run = 1;
-    for (unsigned i = SLOTS; i-- > 0;) { /* and it itself */
-        unsigned own = (run < span) ? 0 : run - span + 1;
-
-        room[i] = (room[i] < own) ? room[i] : own;
-        run     = taken[i] ? 1 : run + 1;
-        most    = (room[i] > most) ? room[i] : most;
-    }
-    for (unsigned k = 0; (most != 0) && (k < SLOTS); k++) {
-        unsigned i = (home.next + k) % SLOTS;
-
-        if (!taken[i] && (room[i] >= most / 2)) {
-            return (int)i;
-        }
-    }
-    return -1;
 }
 
 static int slot_new(struct wish *wish, const char **why_p)
 {
-    unsigned span = (unsigned)((wish->hi - wish->lo + SLOT_ROOM + SLOT_SIZE - 1) / SLOT_SIZE);
-    int      i;
-
-    *why_p = (wish->hi - wish->lo > HOME_MAX) ? "it is too large" :
-             (home.used == SLOTS)             ? "there are too many" :
+    *why_p = (wish->hi - wish->lo > EMU_HOME_MAX) ? "it is too large" :
              (against(wish) != NULL)          ? wish->against :
-             !home_open()                     ? "there is no memfd" :
+             !emu_home_open()                     ? "there is no memfd" :
                                                 NULL;
     if (*why_p != NULL) {
         return -1;
     }
-    home.begun = home.begun ? home.begun : emu_now();
-    i          = slot_choose(span);
-    if (i < 0) {
-        *why_p = "there is no place that is known to be free";
-        return -1;
-    }
-    emu_rehome_punch(home.fd, (unsigned)i * SLOT_SIZE, span * SLOT_SIZE); /* the end of one that grew, and went */
-    home.next    = (unsigned)i + span;
-    home.slot[i] = (struct slot){wish->lo, 0, span};
-    home.used++;
-    home.waiting++; /* until it has a reference */
-    return i;
+    g.begun = g.begun ? g.begun : emu_now();
+    return emu_home_slot_new(wish->lo, wish->hi, why_p);
+}
+
+/* The same of a slot that was filled just now, from what is known of it: to look at all mappings
+ * takes long where there are many */
+static void slot_window_new(unsigned i, const struct wish *wish, struct emu_window *w)
+{
+    *w     = (struct emu_window){.dev = emu_home.dev, .ino = emu_home.ino};
+    w->begin = (wish->addr > wish->lo) ? wish->addr : wish->lo;
+    w->end   = (wish->end < wish->hi) ? wish->end : wish->hi;
+    w->off   = emu_home_offset(i, w->begin);
 }
 
 static int get(struct wish *wish, struct emu_window *w, const char **why_p)
 {
-    int i = slot_find(wish->lo, wish->hi);
+    int  i     = slot_find(wish->lo, wish->hi);
+    bool fresh = i == -1;
 
     if (i == -2) {
         *why_p = CLOSED;
         return -1;
     }
-    if (i < 0) {
+    if (fresh) {
         i = slot_new(wish, why_p);
     }
     if (i < 0) {
         return -1;
     }
-    slot_fill((unsigned)i, wish, why_p);
-    if (!slot_window((unsigned)i, wish->addr, wish->end - wish->addr, w)) {
-        if (home.slot[i].refs == 0) {
-            slot_leave((unsigned)i, false);
-        }
+    if (fresh) { /* nothing of it is there */
+        *why_p = move_gap((unsigned)i, wish->lo, wish->hi, wish);
+    } else {
+        slot_fill((unsigned)i, wish, why_p);
+    }
+    if (fresh && (*why_p == NULL)) {
+        slot_window_new((unsigned)i, wish, w);
+    } else if (!slot_window((unsigned)i, wish->addr, wish->end - wish->addr, w)) {
+        emu_home_leave();
         return -1;
     }
-    home.waiting -= home.slot[i].refs++ == 0;
+    emu_home.waiting -= emu_home.slot[i].refs++ == 0;
     return i;
 }
 
-int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struct emu_window *w, const char **why_p)
+int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool plain, struct emu_window *w,
+                   const char **why_p)
 {
     uintptr_t   page = page_size();
     uint64_t    start;
     struct wish wish = {.addr = addr, .end = addr + size, .lo = addr & ~(page - 1),
-                        .hi = (addr + size + page - 1) & ~(page - 1)};
+                        .hi = (addr + size + page - 1) & ~(page - 1), .plain = plain};
     int         i;
 
     if (!vcq->rehome || (wish.hi <= wish.lo)) {
@@ -527,55 +375,50 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, struc
     start = emu_now();
     i     = get(&wish, w, why_p);
     if (i >= 0) { /* to be refused is not what programs are to be kept from */
-        home.spent += emu_now() - start;
+        emu_home.slot[i].since = emu_now();
+        emu_home.slot[i].took += emu_home.slot[i].since - start;
     }
     return i;
-}
-
-/* Slots that nobody needs any more, but that could not be left; while there are threads one
- * is looked at, and another the next time. */
-static void leave_unused(bool alone)
-{
-    for (unsigned k = 0; (k < SLOTS) && (home.waiting != 0); k++) {
-        unsigned i = ++home.left % SLOTS;
-
-        if ((home.slot[i].span != 0) && (home.slot[i].refs == 0)) {
-            slot_leave(i, alone);
-            if (!alone) {
-                break;
-            }
-        }
-    }
 }
 
 void emu_rehome_put(int i, uintptr_t addr, size_t size)
 {
     uintptr_t          page = page_size(), lo = addr & ~(page - 1), hi = (addr + size + page - 1) & ~(page - 1);
-    uint64_t           start;
+    uint64_t           start, undone = 0, served = 0;
     struct emu_mapping m;
     bool               may = false, threads = true;
 
-    if (home.used == 0) {
+    if (emu_home.used == 0) {
         return;
     }
     start = emu_now();
-    if ((home.waiting != 0) || (i >= 0) || (next_mapping(lo, hi, &m) != 0)) {
+    if ((emu_home.waiting != 0) || (i >= 0) || (emu_home_mapping(lo, hi, &m) != 0)) {
         may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
     }
     if (may) {
         go_back(lo, hi, threads);
     }
-    if ((i >= 0) && (--home.slot[i].refs == 0)) {
-        home.waiting++;
-        slot_leave((unsigned)i, false);
+    if (i >= 0) {
+        struct emu_home_slot *slot = &emu_home.slot[i];
+
+        undone = slot->took / slot->refs; /* its part of what is there */
+        served = start - slot->since;
+        slot->took -= undone;
+        slot->since = start;
+        emu_home.waiting += --slot->refs == 0;
     }
-    leave_unused(may && !threads);
-    home.spent += emu_now() - start;
+    if (emu_home.waiting * WAITING_SHARE >= emu_home.used) {
+        if (may && !threads) { /* or one of them may be unmapping it just now */
+            go_back_late();
+        }
+        emu_home_leave();
+    }
+    spend(emu_now() - start + undone, served);
 }
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 {
-    return ((home.fd >= 0) && (dev == home.dev) && (ino == home.ino)) ? (int)slot_at(off) : -1;
+    return ((emu_home.fd >= 0) && (dev == emu_home.dev) && (ino == emu_home.ino)) ? (int)emu_home_slot_at(off) : -1;
 }
 
 /* -------------------------------------------------------------------------- fork */
@@ -583,19 +426,19 @@ int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 void emu_rehome_fork_prepare(void)
 {
     emu_rehome_hold();
-    if (home.used == 0) {
+    if (emu_home.used == 0) {
         return;
     }
-    emu_rehome_stack_fork_prepare(home.dev, home.ino);
-    if (pipe2(home.child, O_CLOEXEC)) {
+    emu_rehome_stack_fork_prepare(emu_home.dev, emu_home.ino);
+    if (pipe2(g.child, O_CLOEXEC)) {
         emu_vma_let_go(); /* for that there were two */
-        if (pipe2(home.child, O_CLOEXEC)) {
+        if (pipe2(g.child, O_CLOEXEC)) {
             emu_message("fork: no pipe (%s): registered memory is not the child's own at once", strerror(errno));
-            home.child[0] = home.child[1] = -1;
+            g.child[0] = g.child[1] = -1;
             return;
         }
     }
-    emu_rehome_fork_hold(home_fd(), home.dev, home.ino);
+    emu_rehome_fork_hold(emu_home_fd(), emu_home.dev, emu_home.ino);
 }
 
 void emu_rehome_fork_parent(void)
@@ -603,57 +446,72 @@ void emu_rehome_fork_parent(void)
     emu_rehome_fork_made();
     emu_rehome_stack_fork_parent();
     emu_rehome_release();
-    if (home.child[0] >= 0) {
-        struct pollfd closed = {home.child[0], POLLIN, 0};
+    if (g.child[0] >= 0) {
+        struct pollfd closed = {g.child[0], POLLIN, 0};
 
-        close(home.child[1]);
+        close(g.child[1]);
         /* the end of the pipe: the child has it all, or has ended, or there is none */
         while ((poll(&closed, 1, FORK_WAIT_MS) < 0) && (errno == EINTR)) {
         }
-        close(home.child[0]);
-        home.child[0] = home.child[1] = -1;
+        close(g.child[0]);
+        g.child[0] = g.child[1] = -1;
         emu_rehome_fork_let_go();
         emu_vma_keep();
     }
-    if (home.used != 0) {
-        emu_rehome_stack_fork_done(home.dev, home.ino);
+    if (emu_home.used != 0) {
+        emu_rehome_stack_fork_done(emu_home.dev, emu_home.ino);
     }
+}
+
+/* All that is moved becomes private; false: nobody can say what there is */
+static bool all_private(int fd)
+{
+    struct emu_home_mappings b;
+    uintptr_t                after = 0;
+
+    do {
+        if (!emu_home_mappings(after, &b)) {
+            return false;
+        }
+        for (unsigned i = 0; i < b.num; i++) {
+            after = b.m[i].end;
+            if (!emu_rehome_move_out(fd, b.m[i], false, false)) {
+                /* what it wrote would be its parent's, too */
+                emu_message("fork: no memory for %zu bytes of the child's own", (size_t)(b.m[i].end - b.m[i].begin));
+                abort();
+            }
+        }
+    } while (b.num != 0);
+    return true;
 }
 
 void emu_rehome_fork_child(void)
 {
-    struct emu_mapping m = {0};
-    int                fd, ret;
+    int fd;
 
     emu_rehome_fork_copy();
     emu_rehome_release(); /* the one thread that there is took it */
     emu_rehome_stack_fork_child();
     emu_freeze_fork_child();
     emu_vma_fork_child();
-    if (home.fd < 0) {
+    if (emu_home.fd < 0) {
         return;
     }
-    if (home.child[0] >= 0) {
-        close(home.child[0]); /* there may be no other descriptor to look with */
+    if (g.child[0] >= 0) {
+        close(g.child[0]); /* there may be no other descriptor to look with */
     }
-    fd = home_fd();
-    while ((ret = next_mapping(m.end, UINTPTR_MAX, &m)) == 1) {
-        if (!emu_rehome_move_out(fd, m, false, false)) {
-            /* what it wrote would be its parent's, too */
-            emu_message("fork: no memory for %zu bytes of the child's own", (size_t)(m.end - m.begin));
-            abort();
-        }
-    }
-    if ((ret < 0) && (home.used != 0)) {
+    fd = emu_home_fd();
+    if (!all_private(fd) && (emu_home.used != 0)) {
         emu_message("fork: /proc/self/maps can't be read, so registered memory can't be the child's own");
         abort();
     }
     if (fd >= 0) {
         close(fd);
     }
-    if (home.child[1] >= 0) {
-        close(home.child[1]);
+    if (g.child[1] >= 0) {
+        close(g.child[1]);
     }
-    memset(&home, 0, sizeof(home));
-    home.fd = home.child[0] = home.child[1] = -1;
+    emu_home_forget();
+    memset(&g, 0, sizeof(g));
+    g.child[0] = g.child[1] = -1;
 }

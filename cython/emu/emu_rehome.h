@@ -14,8 +14,8 @@
  * *threads_p: there are other threads, so it has to be frozen.  threads_ok: UTOFU_EMU_REHOME
  * allows that. */
 const char *emu_rehome_against(bool threads_ok, bool *threads_p);
-/* The same of the pages [lo, hi) */
-const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads);
+/* The same of the pages [lo, hi); plain: they are known to be of a kind that can be moved */
+const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, bool plain);
 bool        emu_rehome_other_threads(void);
 
 /* One page of which not all is registered, beside other threads: what else may be on it? */

@@ -26,7 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAPPINGS_MAX 1024u
+#define MAPPINGS_MAX 4096u
 
 static struct {
     bool               on;

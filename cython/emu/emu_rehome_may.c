@@ -223,12 +223,12 @@ const char *emu_rehome_against_edge(uintptr_t page)
     return NULL;
 }
 
-const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads)
+const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, bool plain)
 {
     struct emu_vma vma;
 
     /* nor what the kernel writes for a thread by itself */
-    if (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain || emu_rehome_is_control_block(lo, hi)) {
+    if ((!plain && (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain)) || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
     }
     if ((threads || emu_rehome_runs_on(lo, hi)) && has_own(lo, hi)) {

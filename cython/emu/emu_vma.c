@@ -102,6 +102,7 @@ struct maps {
     off_t  pos;
     size_t at, have;
     bool   as_text, kept;
+    bool   unnamed; /* what is mapped needs no name, which takes the kernel a third of the time */
     char   buf[4096];
 };
 
@@ -110,7 +111,7 @@ static bool maps_open(struct maps *m)
     m->fd      = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     m->pos     = 0;
     m->at      = m->have = 0;
-    m->as_text = false;
+    m->as_text = m->unnamed = false;
     if ((m->fd < 0) && kept_is_there(&kept_proc)) {
         m->fd = openat(kept_proc.fd, "self/maps", O_RDONLY | O_CLOEXEC);
     }
@@ -154,7 +155,7 @@ static int maps_line(struct maps *m, char *line, size_t size)
 
 /* The mapping that holds addr, or, with OR_NEXT, that ends first after it, by ioctl.
  * 0: found, 1: none, -1: can't ask */
-static int piece_by_ioctl(int fd, uint64_t addr, unsigned which, struct vma_piece *p)
+static int piece_by_ioctl(const struct maps *m, uint64_t addr, unsigned which, struct vma_piece *p)
 {
     struct procmap_query q;
 
@@ -162,10 +163,13 @@ static int piece_by_ioctl(int fd, uint64_t addr, unsigned which, struct vma_piec
     q.size          = sizeof(q);
     q.query_flags   = which;
     q.query_addr    = addr;
-    q.vma_name_size = sizeof(p->path);
-    q.vma_name_addr = (uint64_t)(uintptr_t)p->path;
-    memset(p->path, 0, sizeof(p->path)); /* not only its end: valgrind does not see what the ioctl writes there */
-    if (ioctl(fd, PROCMAP_QUERY_IOCTL, &q)) {
+    p->path[0]      = '\0';
+    if (!m->unnamed) {
+        q.vma_name_size = sizeof(p->path);
+        q.vma_name_addr = (uint64_t)(uintptr_t)p->path;
+        memset(p->path, 0, sizeof(p->path)); /* not only its end: valgrind does not see what the ioctl writes there */
+    }
+    if (ioctl(m->fd, PROCMAP_QUERY_IOCTL, &q)) {
         return (errno == ENOENT) ? 1 : -1;
     }
     p->start    = q.vma_start;
@@ -230,7 +234,7 @@ static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma
 
 static int next_piece(struct maps *m, uint64_t addr, unsigned which, struct vma_piece *p)
 {
-    int ret = m->as_text ? -1 : piece_by_ioctl(m->fd, addr, which, p);
+    int ret = m->as_text ? -1 : piece_by_ioctl(m, addr, which, p);
 
     if (ret < 0) {
         m->as_text = true;
@@ -340,6 +344,7 @@ bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t
     if (!maps_open(&m)) {
         return false;
     }
+    m.unnamed = true;
     while (more && ((ret = next_piece(&m, pos, OR_NEXT | VMA_SHARED, &p)) == 0) && (p.start < before)) {
         pos = p.end;
         if ((p.ino == ino) && (p.dev == dev)) {

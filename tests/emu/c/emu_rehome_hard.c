@@ -331,7 +331,7 @@ static void *waits(void *arg)
 CONF_TEST("rehome", a_window_where_its_place_begins, 1,
           "registrations that begin as far before the first page of a place as can be give it back, and no other")
 {
-    enum { BLOCKS = 300 };
+    enum { BLOCKS = 1100, PLACES = 1024 };
     struct conf_vcq vcq;
     size_t          n     = 64 * MIB;
     char           *block = pages(n + 64 * PAGE), *first = block + n + 16 * PAGE, *small = pages(2 * BLOCKS * PAGE);
@@ -357,7 +357,7 @@ CONF_TEST("rehome", a_window_where_its_place_begins, 1,
     CONF_CHECK(!is_home(first) && !is_home(first - n), "it does not go back");
     for (unsigned i = 0; i < BLOCKS; i++) {
         had[i] = conf_reg(&vcq, small + i * 2 * PAGE, PAGE, 0);
-        while ((i < 256) && !is_home(small + i * 2 * PAGE) && (conf_now() < end)) {
+        while ((i < PLACES) && !is_home(small + i * 2 * PAGE) && (conf_now() < end)) {
             conf_dereg(&vcq, had[i]); /* moving has taken much time: a smaller part later on */
             usleep(20000);
             had[i] = conf_reg(&vcq, small + i * 2 * PAGE, PAGE, 0);
@@ -372,7 +372,7 @@ CONF_TEST("rehome", a_window_where_its_place_begins, 1,
     if ((last + 1 != places) || !is_home(small)) { /* some were refused for another reason */
         conf_skip("moving has taken too much time");
     }
-    CONF_CHECK(places == 256, "%u places are left of 256", places);
+    CONF_CHECK(places == PLACES, "%u places are left of %u", places, PLACES);
     for (unsigned i = 0; i < BLOCKS; i++) {
         conf_dereg(&vcq, had[i]);
     }

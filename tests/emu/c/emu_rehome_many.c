@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_rehome_many.c - private memory that was moved (docs/emulator.md, Private memory), of programs
+ * that register many blocks, or one after the other on the same pages: each is the program's and no
+ * other's, and that it is many does not keep them from being moved.
+ */
+#include "harness.h"
+#include "home.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE   4096u
+#define MIB    ((size_t)1 << 20)
+#define BLOCKS 600u
+
+static char *pages(size_t n)
+{
+    char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    CONF_CHECK(p != MAP_FAILED, "mmap: %s", strerror(errno));
+    return p;
+}
+
+static void *waits(void *arg)
+{
+    while (!atomic_load((_Atomic bool *)arg)) {
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static char *many;
+
+static char *nth(unsigned i)
+{
+    return many + i * 2 * PAGE;
+}
+
+static unsigned not_what_was_written(unsigned add)
+{
+    unsigned wrong = 0;
+
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        wrong += (nth(i)[0] != (char)(i + add)) || (nth(i)[PAGE - 1] != (char)(i + add));
+    }
+    return wrong;
+}
+
+static void write_all(unsigned add)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        memset(nth(i), (char)(i + add), PAGE);
+    }
+}
+
+/* A child has all of them, and they are its own. */
+static void fork_and_look(const char *when)
+{
+    int   status;
+    pid_t pid = fork();
+
+    CONF_CHECK(pid >= 0, "fork: %s", strerror(errno));
+    if (pid == 0) {
+        bool right = not_what_was_written(1) == 0;
+
+        write_all(7);
+        _exit(right ? 0 : 3);
+    }
+    CONF_CHECK((waitpid(pid, &status, 0) == pid) && WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+               "%s: the child ended with 0x%x", when, (unsigned)status);
+    CONF_CHECK(not_what_was_written(1) == 0, "%s: %u blocks have what the child wrote", when, not_what_was_written(1));
+}
+
+CONF_TEST("rehome", many_blocks_and_a_child, 1,
+          "hundreds of blocks are moved, a child has its own of each, beside a thread, too, and all go back")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadd[BLOCKS];
+    _Atomic bool    stop  = false;
+    unsigned        moved = 0;
+    pthread_t       thread;
+
+    conf_timeout(100);
+    conf_vcq_open(&vcq, 0, 0);
+    many = pages(BLOCKS * 2 * PAGE);
+    write_all(1);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        stadd[i] = conf_reg(&vcq, nth(i), PAGE, 0);
+        moved += is_home(nth(i));
+        if (moved == 0) {
+            conf_skip("memory is not moved here");
+        }
+    }
+    CONF_CHECK(moved == BLOCKS, "%u of %u are moved", moved, BLOCKS);
+    fork_and_look("alone");
+    CONF_CHECK(pthread_create(&thread, NULL, waits, (void *)&stop) == 0, "pthread_create");
+    fork_and_look("beside a thread");
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        conf_dereg(&vcq, stadd[i]);
+    }
+    moved = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        moved += is_home(nth(i));
+    }
+    CONF_CHECK((moved == 0) && (not_what_was_written(1) == 0), "%u are still moved, %u are wrong", moved,
+               not_what_was_written(1));
+    CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("rehome", blocks_that_hang_together, 1,
+          "registrations that share a page each with the next are moved, far beyond what the first of them has room for")
+{
+    enum { LINKS = 30 };
+    struct conf_vcq vcq;
+    size_t          n     = 66 * MIB; /* of such only what was written takes time */
+    char           *block = pages(LINKS * n + PAGE);
+    utofu_stadd_t   stadd[LINKS];
+
+    conf_timeout(100);
+    conf_vcq_open(&vcq, 0, 0);
+    for (unsigned i = 0; i < LINKS; i++) { /* each begins in the page that the one before ends in */
+        memset(block + i * n, (int)(i + 1), PAGE);
+        stadd[i] = conf_reg(&vcq, block + i * n, n + 64, 0);
+        if (!is_home(block + i * n + PAGE)) {
+            CONF_CHECK(i == 0, "link %u is not moved", i);
+            conf_skip("memory is not moved here");
+        }
+    }
+    for (unsigned i = LINKS; i-- > 0;) {
+        CONF_CHECK_BYTES(block + i * n, PAGE, (uint8_t)(i + 1), "while it is registered");
+        conf_dereg(&vcq, stadd[i]);
+        CONF_CHECK_BYTES(block + i * n, PAGE, (uint8_t)(i + 1), "when it is not");
+        CONF_CHECK(!is_home(block + i * n + PAGE), "link %u does not go back", i);
+    }
+    CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("rehome", churn_beside_what_stays, 1,
+          "a program that registers for each transfer, beside a block on the same page that stays, is left with its "
+          "memory where it is before long")
+{
+    enum { CYCLES = 1000000 };
+    struct conf_vcq vcq;
+    char           *block = pages(8 * PAGE);
+    utofu_stadd_t   kept, stadd;
+    bool            moved = true;
+    unsigned        n;
+
+    conf_timeout(100);
+    conf_vcq_open(&vcq, 0, 0);
+    memset(block, 0x5a, 8 * PAGE);
+    kept = conf_reg(&vcq, block, 64, 0);
+    if (!is_home(block)) {
+        conf_skip("memory is not moved here");
+    }
+    for (n = 0; (n < CYCLES) && moved; n++) {
+        stadd = conf_reg(&vcq, block + 64, 6 * PAGE, 0);
+        moved = (n % 100 != 0) || is_home(block + 2 * PAGE);
+        CONF_CHECK((n > 0) || moved, "not moved at first");
+        conf_dereg(&vcq, stadd);
+    }
+    CONF_CHECK(!moved, "moved %u times", n);
+    CONF_CHECK(is_home(block), "what stays is there no more");
+    conf_dereg(&vcq, kept);
+    CONF_CHECK_BYTES(block, 8 * PAGE, 0x5a, "at the end");
+    conf_vcq_close(&vcq);
+}
