@@ -130,11 +130,11 @@ static bool registered(uintptr_t lo, uintptr_t hi)
 
 /* --------------------------------------------------------------- there and back */
 
-/* What of [lo, hi) is there, and not registered, becomes private. */
-static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
+/* What of [lo, hi) is there, and not registered, becomes private; returns how many bytes of it are */
+static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
 {
     struct emu_mapping m;
-    uintptr_t          from, to, at;
+    uintptr_t          from, to, at, n = 0;
     sigset_t           all, old;
 
     sigfillset(&all);
@@ -150,13 +150,14 @@ static void go_back(uintptr_t lo, uintptr_t hi, bool threads)
             m.end = (m.end < from) ? m.end : from;
             if (emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) {
                 emu_rehome_stack_out(emu_home_fd(), &m, threads);
-            } else {
-                emu_rehome_move_out(emu_home_fd(), m, threads, true);
+            } else if (emu_rehome_move_out(emu_home_fd(), m, threads, true)) {
+                n += m.end - m.begin;
             }
         }
         emu_rehome_release();
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
+    return n;
 }
 
 /* What could not go back with its registration */
@@ -381,22 +382,28 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool 
     return i;
 }
 
+static bool many_wait(void)
+{
+    return (emu_home.waiting != 0) && (emu_home.waiting * WAITING_SHARE >= emu_home.used);
+}
+
 void emu_rehome_put(int i, uintptr_t addr, size_t size)
 {
     uintptr_t          page = page_size(), lo = addr & ~(page - 1), hi = (addr + size + page - 1) & ~(page - 1);
     uint64_t           start, undone = 0, served = 0;
     struct emu_mapping m;
+    uintptr_t          back = 0;
     bool               may = false, threads = true;
 
     if (emu_home.used == 0) {
         return;
     }
     start = emu_now();
-    if ((emu_home.waiting != 0) || (i >= 0) || (emu_home_mapping(lo, hi, &m) != 0)) {
+    if ((i >= 0) || many_wait() || (emu_home_mapping(lo, hi, &m) != 0)) {
         may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
     }
     if (may) {
-        go_back(lo, hi, threads);
+        back = go_back(lo, hi, threads);
     }
     if (i >= 0) {
         struct emu_home_slot *slot = &emu_home.slot[i];
@@ -407,7 +414,8 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         slot->since = start;
         emu_home.waiting += --slot->refs == 0;
     }
-    if (emu_home.waiting * WAITING_SHARE >= emu_home.used) {
+    /* what is not back may be memory of the file that nothing shows: the program has unmapped it */
+    if (many_wait() || ((i >= 0) && (back < hi - lo))) {
         if (may && !threads) { /* or one of them may be unmapping it just now */
             go_back_late();
         }

@@ -6,6 +6,7 @@
  */
 #include "harness.h"
 #include "home.h"
+#include "own.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -115,6 +116,38 @@ CONF_TEST("rehome", many_blocks_and_a_child, 1,
     }
     CONF_CHECK((moved == 0) && (not_what_was_written(1) == 0), "%u are still moved, %u are wrong", moved,
                not_what_was_written(1));
+    CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("rehome", unmapped_among_many, 1,
+          "a block that is unmapped and then deregistered gives its memory back at once, also among many that stay")
+{
+    enum { STAY = 40 };
+    struct conf_vcq vcq;
+    char           *stay = pages(STAY * 2 * PAGE), *block = pages(8 * MIB);
+    utofu_stadd_t   stadd[STAY], gone;
+    uint64_t        before;
+
+    conf_vcq_open(&vcq, 0, 0);
+    for (unsigned i = 0; i < STAY; i++) {
+        memset(stay + i * 2 * PAGE, 0x5a, PAGE);
+        stadd[i] = conf_reg(&vcq, stay + i * 2 * PAGE, PAGE, 0);
+    }
+    if (!is_home(stay)) {
+        conf_skip("memory is not moved here");
+    }
+    before = own_home_bytes();
+    memset(block, 0x33, 8 * MIB);
+    gone = conf_reg(&vcq, block, 8 * MIB, 0);
+    CONF_CHECK(is_home(block) && (own_home_bytes() >= before + 8 * MIB), "it is not moved");
+    munmap(block, 8 * MIB);
+    conf_dereg(&vcq, gone);
+    CONF_CHECK(own_home_bytes() == before, "%" PRIu64 " bytes, %" PRIu64 " before", own_home_bytes(), before);
+    for (unsigned i = 0; i < STAY; i++) {
+        conf_dereg(&vcq, stadd[i]);
+        CONF_CHECK_BYTES(stay + i * 2 * PAGE, PAGE, 0x5a, "of those that stay");
+    }
     CONF_CHECK(own_home_bytes() == 0, "%" PRIu64 " bytes are left", own_home_bytes());
     conf_vcq_close(&vcq);
 }
