@@ -385,6 +385,12 @@ void emu_node_reclaim(uint32_t node);
 bool emu_process_stopped(pid_t pid);
 bool emu_slot_alive(const struct emu_proc_slot *slot);
 uint64_t emu_start_time(pid_t pid);
+/* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
+bool emu_first_thread_ended(pid_t pid);
+bool emu_own_first_thread_ended(void); /* that of this process; looks */
+const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */
+int emu_open_own(const char *name, int flags); /* a file of it */
+void emu_procfs_fork_child(void);
 int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
 int emu_peer_credentials(int fd, pid_t *pid_p);
 

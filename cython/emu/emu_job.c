@@ -317,6 +317,13 @@ static int control_from_member(pid_t pid, int conn)
         }
     }
     closedir(d);
+    if ((ret != 0) && emu_first_thread_ended(pid)) { /* /proc has none of them */
+        fd  = emu_service_fd(conn, EMU_FD_CONTROL);
+        ret = (fd < 0) ? -1 : control_map(fd);
+        if ((fd >= 0) && ret) {
+            close(fd);
+        }
+    }
     return ret;
 }
 

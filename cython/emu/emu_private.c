@@ -48,6 +48,13 @@ static size_t piece_end(uint64_t addr, size_t at, size_t n, enum emu_order order
     return (end < last) ? end : last;
 }
 
+/* The descriptor goes on: it may not be allowed.  Or the first thread has no memory: it has ended, and
+ * the others with it (of that the descriptor knows), or they go on. */
+static bool is_refusal(int err)
+{
+    return (err == EPERM) || (err == ENOSYS) || (err == ESRCH);
+}
+
 /* By process_vm_writev, from *done_p on.  SUCCESS with *done_p < n: it is refused. */
 static int write_by_cma(struct emu_peer_process *proc, uint64_t addr, const char *src, size_t n, enum emu_order order,
                         size_t *done_p)
@@ -67,10 +74,10 @@ static int write_by_cma(struct emu_peer_process *proc, uint64_t addr, const char
         PIECES_BARRIER();
         if (k > 0) {
             *done_p += (size_t)k;
-        } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+        } else if ((k < 0) && is_refusal(errno)) {
             proc->cma_refused = true;
         } else {
-            return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+            return UTOFU_ERR_MRQ_RMT_MEMORY;
         }
     }
     return UTOFU_SUCCESS;
@@ -131,10 +138,10 @@ static int read_unordered(struct emu_peer *peer, uint64_t addr, char *dst, size_
 
             if (k > 0) {
                 done += (size_t)k;
-            } else if ((k < 0) && ((errno == EPERM) || (errno == ENOSYS))) {
+            } else if ((k < 0) && is_refusal(errno)) {
                 proc->cma_refused = true;
             } else {
-                return ((k < 0) && (errno == ESRCH)) ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_RMT_MEMORY;
+                return UTOFU_ERR_MRQ_RMT_MEMORY;
             }
         }
     }

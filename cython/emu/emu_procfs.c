@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emu_procfs.c - is a process alive, stopped, and still the one that was met? */
+/*
+ * emu_procfs.c - is a process alive, stopped, and still the one that was met?  And what /proc has
+ * of this one.
+ */
 #include "emu_internal.h"
 
 #include <errno.h>
@@ -8,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* What the kernel says of a process.  Asked of its first thread, because emulators
@@ -65,6 +69,43 @@ bool emu_process_stopped(pid_t pid)
     struct process_stat stat;
 
     return process_stat(pid, &stat) && ((stat.state == 'T') || (stat.state == 't'));
+}
+
+bool emu_first_thread_ended(pid_t pid)
+{
+    struct process_stat stat;
+
+    return process_stat(pid, &stat) && ((stat.state == 'Z') || (stat.state == 'X')) && (stat.threads > 1);
+}
+
+static _Atomic bool own_first_ended;
+
+bool emu_own_first_thread_ended(void)
+{
+    if (!atomic_load(&own_first_ended) && (getpid() != (pid_t)syscall(SYS_gettid)) &&
+        emu_first_thread_ended(getpid())) {
+        atomic_store(&own_first_ended, true);
+    }
+    return atomic_load(&own_first_ended);
+}
+
+/* Not the thread's where it need not be: emulators of other processors answer for the other */
+const char *emu_own_folder(void)
+{
+    return atomic_load(&own_first_ended) ? "thread-self" : "self";
+}
+
+int emu_open_own(const char *name, int flags)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s/%s", emu_own_folder(), name);
+    return open(path, flags | O_CLOEXEC);
+}
+
+void emu_procfs_fork_child(void)
+{
+    atomic_store(&own_first_ended, false); /* who forked is the first */
 }
 
 /* Does the process have the segment of the slot?  exec closes it, and leaves pid and start. */

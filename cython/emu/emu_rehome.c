@@ -501,6 +501,7 @@ void emu_rehome_fork_child(void)
     emu_rehome_release(); /* the one thread that there is took it */
     emu_rehome_stack_fork_child();
     emu_freeze_fork_child();
+    emu_procfs_fork_child();
     emu_vma_fork_child();
     if (emu_home.fd < 0) {
         return;

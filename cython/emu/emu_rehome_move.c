@@ -141,7 +141,7 @@ static int open_pagemap(uintptr_t lo, uintptr_t hi)
 {
     struct emu_vma vma;
 
-    return (emu_vma_query(lo, hi - lo, &vma) && vma.anonymous) ? open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) : -1;
+    return (emu_vma_query(lo, hi - lo, &vma) && vma.anonymous) ? emu_open_own("pagemap", O_RDONLY) : -1;
 }
 
 /* Copy, then map over it, so much at a time; frozen, when there are threads.  Returns where it
@@ -212,7 +212,7 @@ static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, c
     uint64_t     from, to;
 
     if (fd < 0) {
-        return process_vm_readv(getpid(), &lcl, 1, &own, 1, 0);
+        return process_vm_readv((pid_t)syscall(SYS_gettid), &lcl, 1, &own, 1, 0);
     }
     if (!emu_rehome_data(fd, m->off + *at_p, m->off + n, &from, &to)) {
         *at_p = n;

@@ -286,7 +286,7 @@ static bool open_all(void)
     snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)watch.tid);
     watch.state   = open(path, O_RDONLY | O_CLOEXEC);
     watch.stop    = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    watch.pagemap = emu_open_own("pagemap", O_RDONLY);
     watch.probe   = own_page(MAP_PRIVATE);
     watch.shared  = own_page(MAP_SHARED);
     if (watch.probe != NULL) {

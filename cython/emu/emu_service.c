@@ -78,7 +78,7 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
     uint64_t addr = e->addr + (off - e->begin);
     /* registered memory may have been unmapped by mistake: ask before touching */
     rmt = (struct iovec){(void *)(uintptr_t)addr, m->size};
-    if ((process_vm_readv(getpid(), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) {
+    if ((process_vm_readv((pid_t)syscall(SYS_gettid), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) {
         return UTOFU_ERR_MRQ_RMT_MEMORY;
     }
     *addr_p = (void *)(uintptr_t)addr;
@@ -338,7 +338,10 @@ int emu_service_start(void)
     int      ret;
 
     emu_g.wake_fd     = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    emu_g.self_mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    emu_g.self_mem_fd = emu_open_own("mem", O_RDWR);
+    if ((emu_g.self_mem_fd < 0) && emu_own_first_thread_ended()) {
+        emu_g.self_mem_fd = emu_open_own("mem", O_RDWR);
+    }
     /* A process that is not dumpable (it changed its user) may not open its own
      * memory; peers then can't reach its private memory, but the rest works. */
     if (emu_g.wake_fd < 0) {

@@ -11,6 +11,7 @@
 #include "emu_internal.h"
 #include "emu_modes.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static bool *other_mark(const struct range *but, uintptr_t at, uintptr_t page)
 /* Pages that are locked already are not ours. */
 static void leave_locked(struct range *r, uintptr_t page)
 {
-    FILE    *f     = fopen("/proc/self/smaps", "re");
+    int      fd    = emu_open_own("smaps", O_RDONLY);
+    FILE    *f     = (fd < 0) ? NULL : fdopen(fd, "r");
     char    *line  = NULL;
     size_t   size  = 0;
     uint64_t begin = 0, end = 0, b, e;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -81,7 +82,10 @@ static void let_go(struct kept *k)
 
 void emu_vma_keep(void)
 {
-    keep(&kept_maps, "/proc/self/maps", O_RDONLY);
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s/maps", emu_own_folder());
+    keep(&kept_maps, path, O_RDONLY);
     keep(&kept_proc, "/proc", O_PATH | O_DIRECTORY);
 }
 
@@ -106,14 +110,26 @@ struct maps {
     char   buf[4096];
 };
 
+static int open_maps(void)
+{
+    int  fd = emu_open_own("maps", O_RDONLY);
+    char path[64];
+
+    if ((fd < 0) && kept_is_there(&kept_proc)) {
+        snprintf(path, sizeof(path), "%s/maps", emu_own_folder());
+        fd = openat(kept_proc.fd, path, O_RDONLY | O_CLOEXEC);
+    }
+    return fd;
+}
+
 static bool maps_open(struct maps *m)
 {
-    m->fd      = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    m->fd      = open_maps();
     m->pos     = 0;
     m->at      = m->have = 0;
     m->as_text = m->unnamed = false;
-    if ((m->fd < 0) && kept_is_there(&kept_proc)) {
-        m->fd = openat(kept_proc.fd, "self/maps", O_RDONLY | O_CLOEXEC);
+    if ((m->fd < 0) && emu_own_first_thread_ended()) {
+        m->fd = open_maps();
     }
     m->kept = (m->fd < 0) && kept_is_there(&kept_maps);
     m->fd   = m->kept ? kept_maps.fd : m->fd;
@@ -239,6 +255,13 @@ static int next_piece(struct maps *m, uint64_t addr, unsigned which, struct vma_
     if (ret < 0) {
         m->as_text = true;
         ret        = piece_by_text(m, addr, (which & OR_NEXT) != 0, p);
+    }
+    if ((ret > 0) && m->as_text && (m->pos == 0) && !m->kept && emu_own_first_thread_ended()) {
+        /* before Linux 6.15 or so it can be opened, and is empty */
+        close(m->fd);
+        m->fd      = open_maps();
+        m->as_text = false;
+        ret        = (m->fd < 0) ? -1 : next_piece(m, addr, which, p);
     }
     return ret;
 }

@@ -76,6 +76,11 @@ def test_emulator_of_an_ordinary_user(emu_tests, name, without):
     run(emu_tests, name, EMU_TEST_WITHOUT=without)
 
 
+@pytest.mark.parametrize("without", ["userfaultfd", "userfaultfd,ptrace"])
+def test_first_thread_of_an_ordinary_user(emu_tests, without):
+    run(emu_tests, "first_thread_ends", EMU_TEST_WITHOUT=without)
+
+
 @pytest.mark.parametrize("seed", [2, 3, 5, 8])
 def test_heap_in_use(emu_tests, seed):
     run(emu_tests, "heap_in_use", EMU_SEED=str(seed))
