@@ -121,21 +121,32 @@ static bool has_segment(const struct emu_proc_slot *slot)
     return (st.st_dev == slot->seg_dev) && (st.st_ino == slot->seg_ino);
 }
 
+/* Its first thread has no descriptors for a moment before the kernel says that it has ended */
+#define ENDING_MS 10
+
 bool emu_slot_alive(const struct emu_proc_slot *slot)
 {
     struct process_stat stat;
 
-    if (!process_stat(slot->pid, &stat)) {
-        /* What is out of descriptors, or memory, is this process: no reason to take what a
-         * living one has. */
-        return (errno != ENOENT) && (errno != ESRCH);
+    for (unsigned ms = 0;; ms++) {
+        if (!process_stat(slot->pid, &stat)) {
+            /* What is out of descriptors, or memory, is this process: no reason to take what a
+             * living one has. */
+            return (errno != ENOENT) && (errno != ESRCH);
+        }
+        if (stat.start != slot->start_time) {
+            return false;
+        }
+        /* the first thread may be gone while others go on: then nobody sees its descriptors */
+        if ((stat.state == 'Z') || (stat.state == 'X')) {
+            return stat.threads > 1;
+        }
+        if (has_segment(slot)) {
+            return true;
+        }
+        if ((stat.threads == 1) || (ms == ENDING_MS)) {
+            return false;
+        }
+        usleep(1000);
     }
-    if (stat.start != slot->start_time) {
-        return false;
-    }
-    /* the first thread may be gone while others go on: then nobody sees its descriptors */
-    if ((stat.state == 'Z') || (stat.state == 'X')) {
-        return stat.threads > 1;
-    }
-    return has_segment(slot);
 }
