@@ -106,6 +106,7 @@ struct maps {
     off_t  pos;
     size_t at, have;
     bool   as_text, kept;
+    bool   again; /* opened twice: the first thread has ended */
     bool   unnamed; /* what is mapped needs no name, which takes the kernel a third of the time */
     char   buf[4096];
 };
@@ -127,7 +128,7 @@ static bool maps_open(struct maps *m)
     m->fd      = open_maps();
     m->pos     = 0;
     m->at      = m->have = 0;
-    m->as_text = m->unnamed = false;
+    m->as_text = m->unnamed = m->again = false;
     if ((m->fd < 0) && emu_own_first_thread_ended()) {
         m->fd = open_maps();
     }
@@ -256,11 +257,12 @@ static int next_piece(struct maps *m, uint64_t addr, unsigned which, struct vma_
         m->as_text = true;
         ret        = piece_by_text(m, addr, (which & OR_NEXT) != 0, p);
     }
-    if ((ret > 0) && m->as_text && (m->pos == 0) && !m->kept && emu_own_first_thread_ended()) {
-        /* before Linux 6.15 or so it can be opened, and is empty */
+    if ((ret > 0) && m->as_text && (m->pos == 0) && !m->kept && !m->again && emu_own_first_thread_ended()) {
+        /* kernels that let it be opened have it empty */
         close(m->fd);
         m->fd      = open_maps();
         m->as_text = false;
+        m->again   = true;
         ret        = (m->fd < 0) ? -1 : next_piece(m, addr, which, p);
     }
     return ret;
