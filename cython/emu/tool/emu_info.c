@@ -85,12 +85,13 @@ static ssize_t read_at(int fd, void *buf, size_t size, uint64_t offset)
  * of it was never written, so it is neither copied nor read as a whole. */
 static void control_open(int fd, const struct stat *st, struct found *f)
 {
-    char                      bytes[offsetof(struct emu_control, mutex)] __attribute__((aligned(16)));
-    const struct emu_control *c     = (const struct emu_control *)(const void *)bytes;
+    static struct emu_control head; /* what is before its mutex of it */
+    const struct emu_control *c     = &head;
+    size_t                    n     = offsetof(struct emu_control, mutex);
     int                       seals = fcntl(fd, F_GET_SEALS);
     void                     *map;
 
-    if (read_at(fd, bytes, sizeof(bytes), 0) < (ssize_t)sizeof(bytes)) {
+    if (read_at(fd, &head, n, 0) < (ssize_t)n) {
         snprintf(f->why, sizeof(f->why), "too short for a control segment");
     } else if (c->magic != EMU_MAGIC) {
         snprintf(f->why, sizeof(f->why), "not a control segment (magic number)");
