@@ -389,7 +389,9 @@ uint64_t emu_start_time(pid_t pid);
 bool emu_first_thread_ended(pid_t pid);
 bool emu_own_first_thread_ended(void); /* that of this process; looks */
 const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */
-int emu_open_own(const char *name, int flags); /* a file of it */
+#define EMU_OWN_PATH 64u
+const char *emu_own_path(const char *name, char path[EMU_OWN_PATH]); /* a file of it; returns path */
+int emu_open_own(const char *name, int flags);
 void emu_procfs_fork_child(void);
 int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
 int emu_peer_credentials(int fd, pid_t *pid_p);

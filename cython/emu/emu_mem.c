@@ -80,8 +80,9 @@ static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
 static int find_file(const struct emu_vma *vma, bool writable)
 {
     struct dirent *ent;
-    int            own = emu_open_own("fd", O_RDONLY | O_DIRECTORY), fd = -1, by_name;
-    DIR           *d   = (own < 0) ? NULL : fdopendir(own);
+    char           path[EMU_OWN_PATH];
+    DIR           *d  = opendir(emu_own_path("fd", path));
+    int            fd = -1, by_name;
 
     if (d != NULL) {
         while ((fd < 0) && ((ent = readdir(d)) != NULL)) {

@@ -95,12 +95,17 @@ const char *emu_own_folder(void)
     return atomic_load(&own_first_ended) ? "thread-self" : "self";
 }
 
+const char *emu_own_path(const char *name, char path[EMU_OWN_PATH])
+{
+    snprintf(path, EMU_OWN_PATH, "/proc/%s/%s", emu_own_folder(), name);
+    return path;
+}
+
 int emu_open_own(const char *name, int flags)
 {
-    char path[64];
+    char path[EMU_OWN_PATH];
 
-    snprintf(path, sizeof(path), "/proc/%s/%s", emu_own_folder(), name);
-    return open(path, flags | O_CLOEXEC);
+    return open(emu_own_path(name, path), flags | O_CLOEXEC);
 }
 
 void emu_procfs_fork_child(void)

@@ -324,7 +324,7 @@ static int slot_new(struct wish *wish, const char **why_p)
  * takes long where there are many */
 static void slot_window_new(unsigned i, const struct wish *wish, struct emu_window *w)
 {
-    *w     = (struct emu_window){.dev = emu_home.dev, .ino = emu_home.ino};
+    *w       = (struct emu_window){.dev = emu_home.dev, .ino = emu_home.ino};
     w->begin = (wish->addr > wish->lo) ? wish->addr : wish->lo;
     w->end   = (wish->end < wish->hi) ? wish->end : wish->hi;
     w->off   = emu_home_offset(i, w->begin);

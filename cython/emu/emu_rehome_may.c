@@ -60,8 +60,8 @@ static bool reads_directly(const char *fd)
  * matter) */
 static bool descriptors_hold_pages(bool direct)
 {
-    int            own   = emu_open_own("fd", O_RDONLY | O_DIRECTORY);
-    DIR           *d     = (own < 0) ? NULL : fdopendir(own);
+    char           path[EMU_OWN_PATH];
+    DIR           *d     = opendir(emu_own_path("fd", path));
     bool           holds = d == NULL;
     struct dirent *ent;
     char           target[64];
@@ -78,9 +78,10 @@ static bool descriptors_hold_pages(bool direct)
     return holds;
 }
 
-static ssize_t read_all(int fd, char *buf, size_t size)
+static ssize_t read_file(const char *path, char *buf, size_t size)
 {
-    ssize_t n = (fd < 0) ? -1 : read(fd, buf, size - 1);
+    int     fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n  = (fd < 0) ? -1 : read(fd, buf, size - 1);
 
     if (fd >= 0) {
         close(fd);
@@ -92,7 +93,9 @@ static ssize_t read_all(int fd, char *buf, size_t size)
 /* /proc/self/status; threads other than the caller and ours? */
 static bool read_status(char *text, size_t size, bool *threads_p)
 {
-    if (read_all(emu_open_own("status", O_RDONLY), text, size) <= 0) {
+    char path[EMU_OWN_PATH];
+
+    if (read_file(emu_own_path("status", path), text, size) <= 0) {
         return false;
     }
     *threads_p = status_field(text, "\nThreads:") != 1 + emu_g.service_running;
@@ -128,7 +131,7 @@ const char *emu_rehome_against(bool threads_ok, bool *threads_p)
         return "memory is locked";
     }
     /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
-    if (((read_all(open("/proc/sys/fs/aio-nr", O_RDONLY | O_CLOEXEC), text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
+    if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
         emu_vma_named("/[aio]")) {
         return "there is an aio context";
     }

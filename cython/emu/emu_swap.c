@@ -11,7 +11,6 @@
 #include "emu_internal.h"
 #include "emu_modes.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +56,8 @@ static bool *other_mark(const struct range *but, uintptr_t at, uintptr_t page)
 /* Pages that are locked already are not ours. */
 static void leave_locked(struct range *r, uintptr_t page)
 {
-    int      fd    = emu_open_own("smaps", O_RDONLY);
-    FILE    *f     = (fd < 0) ? NULL : fdopen(fd, "r");
+    char     path[EMU_OWN_PATH];
+    FILE    *f     = fopen(emu_own_path("smaps", path), "re");
     char    *line  = NULL;
     size_t   size  = 0;
     uint64_t begin = 0, end = 0, b, e;

@@ -82,10 +82,9 @@ static void let_go(struct kept *k)
 
 void emu_vma_keep(void)
 {
-    char path[64];
+    char path[EMU_OWN_PATH];
 
-    snprintf(path, sizeof(path), "/proc/%s/maps", emu_own_folder());
-    keep(&kept_maps, path, O_RDONLY);
+    keep(&kept_maps, emu_own_path("maps", path), O_RDONLY);
     keep(&kept_proc, "/proc", O_PATH | O_DIRECTORY);
 }
 
@@ -114,7 +113,7 @@ struct maps {
 static int open_maps(void)
 {
     int  fd = emu_open_own("maps", O_RDONLY);
-    char path[64];
+    char path[EMU_OWN_PATH];
 
     if ((fd < 0) && kept_is_there(&kept_proc)) {
         snprintf(path, sizeof(path), "%s/maps", emu_own_folder());
