@@ -179,17 +179,16 @@ void emu_gate_clear(uint32_t node, uint32_t index)
     gate_stop(&emu_g.control->gate[node][index]);
 }
 
-void emu_gate_set(uint32_t node, uint32_t index, const uint64_t source[2], const uint32_t source_node[2],
-                  const uint64_t target[2], const uint32_t target_node[2])
+void emu_gate_set(uint32_t node, uint32_t index, const struct emu_gate_ends *ends)
 {
     struct emu_gate *g = &emu_g.control->gate[node][index];
 
     gate_stop(g);
     for (unsigned way = 0; way < EMU_GATE_WAYS; way++) {
-        ring_reset(&g->in[way], source[way]);
-        atomic_store(&g->source_node[way], source_node[way]);
-        atomic_store(&g->target[way], target[way]);
-        atomic_store(&g->target_node[way], target_node[way]);
+        ring_reset(&g->in[way], ends->source[way]);
+        atomic_store(&g->source_node[way], ends->source_node[way]);
+        atomic_store(&g->target[way], ends->target[way]);
+        atomic_store(&g->target_node[way], ends->target_node[way]);
     }
     ring_reset(&g->own, UTOFU_VBG_ID_NULL);
     atomic_fetch_or(&g->state, EMU_GATE_CONFIGURED);

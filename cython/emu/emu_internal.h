@@ -82,8 +82,8 @@ bool emu_path_id_valid(unsigned path_id);
 void emu_path_of_id(unsigned path_id, uint8_t path[3]); /* of a valid one */
 void emu_shape_get(unsigned size[3]);                     /* X, Y, Z */
 bool emu_coords_valid(const uint8_t coords[6]);
-/* Coordinates of this process' node, from the environment or `slot`. */
-int emu_topology_init(uint32_t slot, uint8_t coords[6]);
+/* emu_g.coords, node_rank and node_size, from the environment or emu_g.slot. */
+int emu_topology_init(void);
 
 /* ---------------------------------------------------------------- process */
 
@@ -325,6 +325,7 @@ struct emu_global {
     char                    job[72];
     uint32_t                slot, gen;
     uint32_t                node;
+    uint32_t                node_rank, node_size; /* of the processes that a launcher put there; 0, 0: none did */
     uint8_t                 coords[6];
     struct emu_env          env;
     int                     control_fd, seg_fd, listen_fd, wake_fd, self_mem_fd;
@@ -376,6 +377,8 @@ void emu_control_unlock(void);
 bool emu_fds_ours(void);
 /* The VCQ goes away: operations towards it fail from here on. */
 void emu_vcq_gone(const struct emu_vcq *vcq);
+/* emu_cq.c: take a free CQ of the TNI for this process (control locked); -1: none */
+int emu_cq_take(unsigned tni, enum emu_cq_kind kind);
 /* Its CQ went back to the node, and may be another process' by now: this one left the job, and a
  * destructor of the program frees what is left, or it lost its slot (control locked). */
 bool emu_vcq_reclaimed(const struct emu_vcq *vcq);
@@ -656,10 +659,14 @@ uint32_t emu_vbg_id_index(uint64_t id);          /* gate on its node, or EMU_NOD
 void emu_gates_reclaim(uint32_t node, uint32_t slot);
 bool emu_gates_used(const struct emu_node *node);
 
-/* emu_barrier.c: a gate without and with sources (signal, packet) and targets */
+/* emu_barrier.c: a gate without and with sources and targets, each by signal and by packet: VBG IDs, and
+ * the nodes where they are (EMU_MAX_NODES: none) */
+struct emu_gate_ends {
+    uint64_t source[EMU_GATE_WAYS], target[EMU_GATE_WAYS];
+    uint32_t source_node[EMU_GATE_WAYS], target_node[EMU_GATE_WAYS];
+};
 void emu_gate_clear(uint32_t node, uint32_t index);
-void emu_gate_set(uint32_t node, uint32_t index, const uint64_t source[2], const uint32_t source_node[2],
-                  const uint64_t target[2], const uint32_t target_node[2]);
+void emu_gate_set(uint32_t node, uint32_t index, const struct emu_gate_ends *ends);
 
 #pragma GCC visibility pop
 

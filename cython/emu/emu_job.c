@@ -646,7 +646,7 @@ static int join_locked(void)
     if (slot_claim()) {
         goto err_forget;
     }
-    code = emu_topology_init(emu_g.slot, emu_g.coords);
+    code = emu_topology_init();
     if (code != UTOFU_SUCCESS) {
         goto err_forget;
     }

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  11u
+#define EMU_SHM_VERSION  12u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -89,7 +89,7 @@ struct emu_cq_slot {
 struct emu_gate_slot {
     _Atomic uint64_t id;    /* VBG ID, 0: free */
     uint32_t         owner; /* process slot */
-    uint32_t         gen;   /* counts the owners, part of the ID */
+    _Atomic uint32_t gen;   /* counts the owners, part of the ID */
 };
 
 struct emu_node {

@@ -78,11 +78,13 @@ bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
     return emu_coords_valid(n->coords) && emu_path_valid(n->path) && (n->tni < EMU_NUM_TNIS) && (n->cq < EMU_NUM_CQS);
 }
 
-int emu_topology_init(uint32_t slot, uint8_t coords[6])
+int emu_topology_init(void)
 {
-    unsigned long node = slot;
-    const char   *s    = getenv("UTOFU_EMU_COORDS");
+    unsigned long node = emu_g.slot, ppn = tofu_place_ppn();
+    uint8_t      *coords = emu_g.coords;
+    const char   *s      = getenv("UTOFU_EMU_COORDS");
 
+    emu_g.node_rank = emu_g.node_size = 0;
     if (!tofu_place_shape(emu_shape)) {
         emu_message("UTOFU_EMU_SHAPE=\"%s\" is not a list of 3 numbers in range, none of them 0; ignored",
                     getenv("UTOFU_EMU_SHAPE"));
@@ -96,8 +98,11 @@ int emu_topology_init(uint32_t slot, uint8_t coords[6])
         emu_message("UTOFU_EMU_COORDS=\"%s\" is not a list of 6 numbers in range; ignored", s);
     }
     if (!tofu_env_number("UTOFU_EMU_NODE", &node)) {
-        tofu_place_rank(&node);
-        node /= tofu_place_ppn();
+        if (tofu_place_rank(&node) && (ppn <= UINT16_MAX)) {
+            emu_g.node_rank = (uint32_t)(node % ppn);
+            emu_g.node_size = (uint32_t)ppn;
+        }
+        node /= ppn;
     }
     if (!tofu_place_coords(node, emu_shape, coords)) {
         emu_message("node %lu is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE)", node, emu_shape[0],

@@ -11,9 +11,15 @@
 
 #include <string.h>
 
-/* VBG ID: tag(16) X(8) Y(8) Z(8) A(1) B(2) C(1) TNI(3) BG(6) generation(11) */
-#define ID_TAG      0x5642ull
-#define ID_GEN_MASK 0x7ffu
+/* VBG ID: TNI(3) 0(1) C(1) B(2) A(1) Z(8) Y(8) X(8) tag(10) owners(16) BG(6).  Node, TNI and BG
+ * are where they are on Fugaku: RIKEN's utf reads them there, and makes IDs of its peers'
+ * gates, without tag and count of owners. */
+#define ID_TAG        0x2d5ull
+#define ID_TAG_SHIFT  22
+#define ID_GEN_SHIFT  6
+#define ID_GEN_MASK   0xffffull
+#define ID_GEN(count) ((count) % ID_GEN_MASK + 1) /* never 0 */
+#define ID_OURS       (0x3ffull << ID_TAG_SHIFT | ID_GEN_MASK << ID_GEN_SHIFT)
 
 static struct emu_vbg_set sets[EMU_NUM_TNIS][EMU_START_GATES];
 
@@ -26,28 +32,40 @@ struct vbg_name {
 
 static uint64_t id_encode(const struct vbg_name *n)
 {
-    return (ID_TAG << 48) | ((uint64_t)n->coords[0] << 40) | ((uint64_t)n->coords[1] << 32) |
-           ((uint64_t)n->coords[2] << 24) | ((uint64_t)n->coords[3] << 23) | ((uint64_t)n->coords[4] << 21) |
-           ((uint64_t)n->coords[5] << 20) | ((uint64_t)n->tni << 17) | ((uint64_t)n->bg << 11) | n->gen;
+    return ((uint64_t)n->tni << 61) | ((uint64_t)n->coords[5] << 59) | ((uint64_t)n->coords[4] << 57) |
+           ((uint64_t)n->coords[3] << 56) | ((uint64_t)n->coords[2] << 48) | ((uint64_t)n->coords[1] << 40) |
+           ((uint64_t)n->coords[0] << 32) | (ID_TAG << ID_TAG_SHIFT) | ((uint64_t)n->gen << ID_GEN_SHIFT) | n->bg;
+}
+
+/* What it says of the place; false: there is none such, or it has bits that say nothing. */
+static bool place_decode(uint64_t id, struct vbg_name *n)
+{
+    n->tni       = (uint16_t)(id >> 61);
+    n->coords[5] = (id >> 59) & 1;
+    n->coords[4] = (id >> 57) & 3;
+    n->coords[3] = (id >> 56) & 1;
+    n->coords[2] = (uint8_t)(id >> 48);
+    n->coords[1] = (uint8_t)(id >> 40);
+    n->coords[0] = (uint8_t)(id >> 32);
+    n->gen       = (id >> ID_GEN_SHIFT) & ID_GEN_MASK;
+    n->bg        = id & 63;
+    return !((id >> 60) & 1) && emu_coords_valid(n->coords) && (n->tni < EMU_NUM_TNIS) && (n->bg < EMU_NUM_GATES);
 }
 
 static bool id_decode(uint64_t id, struct vbg_name *n)
 {
-    n->coords[0] = (uint8_t)(id >> 40);
-    n->coords[1] = (uint8_t)(id >> 32);
-    n->coords[2] = (uint8_t)(id >> 24);
-    n->coords[3] = (id >> 23) & 1;
-    n->coords[4] = (id >> 21) & 3;
-    n->coords[5] = (id >> 20) & 1;
-    n->tni       = (id >> 17) & 7;
-    n->bg        = (id >> 11) & 63;
-    n->gen       = id & ID_GEN_MASK;
-    return ((id >> 48) == ID_TAG) && emu_coords_valid(n->coords) && (n->tni < EMU_NUM_TNIS) && (n->bg < EMU_NUM_GATES);
+    return place_decode(id, n) && ((id >> ID_TAG_SHIFT & 0x3ff) == ID_TAG) && (n->gen != 0);
+}
+
+/* Made from coordinates, TNI and BG by a program? */
+static bool id_is_made(uint64_t id, struct vbg_name *n)
+{
+    return place_decode(id, n) && ((id & ID_OURS) == 0);
 }
 
 uint32_t emu_vbg_id_index(uint64_t id)
 {
-    uint32_t tni = (id >> 17) & 7, bg = (id >> 11) & 63;
+    uint32_t tni = (uint32_t)(id >> 61), bg = id & 63;
 
     return (tni < EMU_NUM_TNIS) && (bg < EMU_NUM_GATES) ? tni * EMU_NUM_GATES + bg : EMU_NODE_GATES;
 }
@@ -200,12 +218,12 @@ EMU_EXPORT int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned 
             struct emu_gate_slot *g    = &gates[found[i]];
 
             memcpy(name.coords, emu_g.coords, sizeof(name.coords));
-            g->gen++;
-            name.gen   = g->gen & ID_GEN_MASK;
+            name.gen   = ID_GEN(atomic_load(&g->gen) + 1);
             g->owner   = emu_g.slot; /* before the ID: whoever sees that can reclaim it */
             set->id[i] = id_encode(&name);
             emu_gate_clear(emu_g.node, tni_id * EMU_NUM_GATES + found[i]);
             atomic_store(&g->id, set->id[i]);
+            atomic_fetch_add(&g->gen, 1);
             vbg_ids[i] = set->id[i];
         }
     }
@@ -294,7 +312,8 @@ static bool remote_ok(uint64_t id)
 {
     struct vbg_name name;
 
-    return (id == UTOFU_VBG_ID_NULL) || id_decode(id, &name);
+    return (id == UTOFU_VBG_ID_NULL) || id_decode(id, &name) ||
+           (id_is_made(id, &name) && (node_of(&name) < EMU_MAX_NODES));
 }
 
 static int setting_check(const struct utofu_vbg_setting *s)
@@ -313,21 +332,42 @@ static int setting_check(const struct utofu_vbg_setting *s)
     return UTOFU_SUCCESS;
 }
 
+/* The other end of a signal or packet, and the node where it is, if there is one.  An ID that a
+ * program made is that of the gate's owner, or of its next one. */
+static uint64_t other_end(uint64_t id, uint32_t *node)
+{
+    struct vbg_name name;
+
+    *node = EMU_MAX_NODES;
+    if (id == UTOFU_VBG_ID_NULL) {
+        return id;
+    }
+    if (id_is_made(id, &name)) {
+        *node = node_of(&name);
+        struct emu_gate_slot *g    = &emu_g.control->node[*node].gate[emu_vbg_id_index(id)];
+        uint32_t              next = atomic_load(&g->gen) + 1; /* before the ID: it is counted after that was stored */
+        uint64_t              have = atomic_load(&g->id);
+
+        name.gen = ID_GEN(next);
+        return (have != 0) ? have : id_encode(&name);
+    }
+    if (id_decode(id, &name)) {
+        *node = node_of(&name);
+    }
+    return id;
+}
+
 static void setting_apply(const struct utofu_vbg_setting *s)
 {
-    uint64_t source[EMU_GATE_WAYS] = {s->src_lcl_vbg_id, s->src_rmt_vbg_id};
-    uint64_t target[EMU_GATE_WAYS] = {s->dst_lcl_vbg_id, s->dst_rmt_vbg_id};
-    uint32_t source_node[EMU_GATE_WAYS], target_node[EMU_GATE_WAYS];
+    const uint64_t source[EMU_GATE_WAYS] = {s->src_lcl_vbg_id, s->src_rmt_vbg_id};
+    const uint64_t target[EMU_GATE_WAYS] = {s->dst_lcl_vbg_id, s->dst_rmt_vbg_id};
+    struct emu_gate_ends ends;
 
     for (unsigned way = 0; way < EMU_GATE_WAYS; way++) {
-        struct vbg_name name;
-
-        source_node[way] = (source[way] != UTOFU_VBG_ID_NULL) && id_decode(source[way], &name) ? node_of(&name) :
-                                                                                                EMU_MAX_NODES;
-        target_node[way] = (target[way] != UTOFU_VBG_ID_NULL) && id_decode(target[way], &name) ? node_of(&name) :
-                                                                                                EMU_MAX_NODES;
+        ends.source[way] = other_end(source[way], &ends.source_node[way]);
+        ends.target[way] = other_end(target[way], &ends.target_node[way]);
     }
-    emu_gate_set(emu_g.node, emu_vbg_id_index(s->vbg_id), source, source_node, target, target_node);
+    emu_gate_set(emu_g.node, emu_vbg_id_index(s->vbg_id), &ends);
 }
 
 EMU_EXPORT int utofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_settings)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_vcq.c - VCQs and the CQs they are on (3.3, chapter 6).
+ * emu_vcq.c - VCQs and where on their CQs they are (3.3, chapter 6).
  *
- * The CQs of a node are in the job's control segment, shared by the processes on
- * that node; each CQ belongs to one process.  CQs that VCQs share are taken from
- * the lowest number up and exclusive ones from the highest down, so that the
- * first VCQ made with a component ID is on a CQ that peers can predict.
+ * Which CQ a process takes is decided in emu_cq.c.
  */
 #include "emu_internal.h"
 #include "emu_modes.h"
@@ -22,74 +19,6 @@ static _Atomic uint64_t *node_vcqs(unsigned cq_index)
     return &emu_g.control->node[emu_g.node].vcq[cq_index * EMU_NUM_CMPS];
 }
 
-/* CQs of this process on a TNI, by kind */
-static int cqs_held(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
-{
-    int n = 0;
-
-    for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
-        n += (cq[q].kind == kind) && (cq[q].owner == emu_g.slot);
-    }
-    return n;
-}
-
-#define SESSION_CQS_DEFAULT 3 /* 4.3.2.2 */
-
-/* Keeps up to `most` of the CQs that are left; returns how many. */
-static int keep(int *left, int most)
-{
-    int n = (most < 0) ? 0 : (most < *left) ? most : *left;
-
-    *left -= n;
-    return n;
-}
-
-/* May another CQ become one of this kind?  Of the CQs that are free, those are kept for
- * each kind that were asked for in the environment and that this process does not have
- * yet: one for VCQs that share it, then exclusive ones, then those for session mode
- * (4.3.2.2).  Other processes may have taken so many that not all can be met: who comes
- * last gets less, and nothing stays for nobody.  The default keeps nothing back. */
-static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
-{
-    int  session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, left = 0, kept[EMU_CQ_SESSION + 1] = {0};
-    bool asked = (session >= 0) || (exclusive >= 0);
-
-    for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
-        left += cq[q].kind == EMU_CQ_FREE;
-    }
-    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
-        return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
-    }
-    kept[EMU_CQ_SHARED]    = keep(&left, (asked ? 1 : 0) - cqs_held(cq, EMU_CQ_SHARED));
-    kept[EMU_CQ_EXCLUSIVE] = keep(&left, exclusive - cqs_held(cq, EMU_CQ_EXCLUSIVE));
-    kept[EMU_CQ_SESSION]   = keep(&left, session - cqs_held(cq, EMU_CQ_SESSION));
-    return kept[kind] + left > 0;
-}
-
-/* Take a free CQ of the TNI for this process (control locked); -1: none */
-static int cq_take(unsigned tni, enum emu_cq_kind kind)
-{
-    struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
-
-    if ((kind == EMU_CQ_SHARED) && (cqs_held(cq, kind) == 0)) {
-        emu_node_reclaim(emu_g.node); /* peers predict which is the first one */
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        for (unsigned i = 0; cq_allowed(cq, kind) && (i < EMU_NUM_CQS); i++) {
-            unsigned q = (kind == EMU_CQ_SHARED) ? i : EMU_NUM_CQS - 1 - i;
-            if (cq[q].kind == EMU_CQ_FREE) {
-                cq[q].kind  = kind;
-                cq[q].owner = emu_g.slot;
-                cq[q].users = 0;
-                return (int)q;
-            }
-        }
-        /* none: perhaps a process died with some */
-        emu_node_reclaim(emu_g.node);
-    }
-    return -1;
-}
-
 /* Choose CQ and component (control locked). */
 static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t *cq_p, uint16_t *cmp_p)
 {
@@ -98,7 +27,7 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
 
     if (flags & (UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE)) {
         /* VCQs of a CQ share its TOQ, so session mode, too, takes one of its own */
-        q = cq_take(tni, (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) ? EMU_CQ_EXCLUSIVE : EMU_CQ_SESSION);
+        q = emu_cq_take(tni, (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) ? EMU_CQ_EXCLUSIVE : EMU_CQ_SESSION);
         if (q < 0) {
             return UTOFU_ERR_NOT_AVAILABLE;
         }
@@ -129,7 +58,7 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
             }
         }
     }
-    q = cq_take(tni, EMU_CQ_SHARED);
+    q = emu_cq_take(tni, EMU_CQ_SHARED);
     if (q < 0) {
         return UTOFU_ERR_FULL;
     }

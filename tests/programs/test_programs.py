@@ -51,6 +51,32 @@ def test_uneven_race(mpicc, mpiexec):
     assert "the number is 4002" in mpiexec(3, program, UTOFU_EMU_PPN="3")
 
 
+CQS = r"""
+#include <utofu.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    unsigned long flags = atoi(argv[argc - 1]) ? UTOFU_VCQ_FLAG_EXCLUSIVE : 0;
+    for (utofu_tni_id_t at, tni = 0; tni < 6; tni++) {
+        int last = -1;
+        utofu_vcq_hdl_t vcq;
+        while (utofu_create_vcq(tni, flags, &vcq) == UTOFU_SUCCESS) {
+            utofu_vcq_id_t id;
+            utofu_cq_id_t  cq;
+            uint16_t       extra;
+            uint8_t        c[6];
+            if (utofu_query_vcq_id(vcq, &id) || utofu_query_vcq_info(id, c, &at, &cq, &extra)) return 1;
+            if (cq != last) printf("%u ", cq);
+            last = cq;
+        }
+        printf("\n");
+    }
+    return 0;
+}
+"""
+
+
 def _places(output):
     """{rank: (coordinates, CQ)}"""
     lines = re.findall(r"rank (\d+) coords ([\d,]+) cq (\d+)", output)
@@ -69,7 +95,8 @@ def test_each_rank_has_its_node(mpicc, mpiexec):
 
 
 def test_two_ranks_of_a_node_share_its_cqs(mpicc, mpiexec):
-    """With UTOFU_EMU_PPN=2 the CQs of a TNI are divided between two ranks."""
+    """With UTOFU_EMU_PPN=2 the CQs of a TNI are divided between two ranks, and each
+    has the first one that it has on Fugaku, whoever comes first."""
     places = _places(mpiexec(4, mpicc("placement"), UTOFU_EMU_PPN="2"))
     assert [places[rank][0] for rank in range(4)] == [
         "0,0,0,0,0,0",
@@ -77,8 +104,7 @@ def test_two_ranks_of_a_node_share_its_cqs(mpicc, mpiexec):
         "0,0,0,0,0,1",
         "0,0,0,0,0,1",
     ]
-    for pair in ((0, 1), (2, 3)):
-        assert sorted(places[rank][1] for rank in pair) == [0, 1]
+    assert [places[rank][1] for rank in range(4)] == [0, 6, 0, 6]
 
 
 @pytest.mark.parametrize("variable", ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"])
@@ -99,6 +125,43 @@ def test_ranks_of_launchers(variable, compile_c, processes, job):
     ]
     assert found == [(0, f"{text}\n") for text in
                      ("0 0 0 0 0 0", "1 0 0 0 0 1", "1 0 0 0 0 1")]
+
+
+def _cqs(processes, program, rank, ppn, kind="0"):
+    """CQs in the order in which a process gets them, by TNI."""
+    other = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "UTOFU_EMU_NODE")
+    env = {k: v for k, v in os.environ.items() if k not in other}
+    env |= {"PMIX_RANK": str(rank), "UTOFU_EMU_PPN": str(ppn)}
+    status, output = processes.run([str(program), kind], env=env)
+    assert status == 0, output
+    return [[int(cq) for cq in line.split()] for line in output.splitlines()]
+
+
+def test_first_cq_of_a_rank(compile_c, processes, job):
+    """The first CQ that a rank shares depends on its place on the node only: each of
+    these processes is alone there.  utf's table has the numbers for Fugaku."""
+    program = compile_c(CQS, name="cqs")
+    for ppn, cqs in {1: [0], 2: [0, 6], 3: [0, 4, 8], 4: [0, 2, 5, 8]}.items():
+        for rank, cq in enumerate(cqs):
+            found = _cqs(processes, program, 7 * ppn + rank, ppn)
+            assert [tni[0] for tni in found] == [cq] * 6
+    for ppn, share in {7: 2, 8: 2, 11: 3, 12: 3, 19: 6, 24: 6}.items():
+        for rank in (0, 1, ppn // 2, ppn - 1):
+            tni = rank % share * (6 // share)
+            cq = [0, 2, 5, 8][rank // share]
+            assert _cqs(processes, program, rank, ppn)[tni][0] == cq
+    assert _cqs(processes, program, 47, 48)[0][0] == 0  # as it comes
+
+
+@pytest.mark.parametrize("kind, order", [
+    ("0", [5, 1, 3, 4, 6, 7, 0, 2, 8]),
+    ("1", [7, 6, 4, 3, 1, 8, 5, 2, 0]),
+])  # fmt: skip
+def test_cqs_of_others_are_taken_last(kind, order, compile_c, processes, job):
+    """A process that wants more CQs gets all that there are, those on which others of
+    the node have their first VCQ last."""
+    found = _cqs(processes, compile_c(CQS, name="cqs"), 2, 4, kind)
+    assert found == [order] * 6
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
