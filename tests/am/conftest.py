@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The core, loader and emulator of this tree, and the programs of this folder."""
 
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_all, run_cc
 
 HERE = Path(__file__).resolve().parent
 CYTHON = HERE.parents[1] / "cython"
 HARNESS = HERE.parent / "core" / "c"  # core_test.[ch]
 PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("*.c"))
-
-
-def run_cc(words):
-    """Run the compiler; its messages on failure."""
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
-    assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stderr}"
 
 
 def build(cc, folder, sanitize):
@@ -34,10 +27,12 @@ def build(cc, folder, sanitize):
             *sorted((CYTHON / "core").glob("*.c")),
             *sorted((CYTHON / "abi").glob("*.c")),
             "-o", folder / "libtofu_core.so", "-lpthread", "-ldl"])  # fmt: skip
-    for name in PROGRAMS:
-        run_cc([*cc, *flags, *checked, HERE / "c" / f"{name}.c",
-                HARNESS / "core_test.c", "-o", folder / name, f"-L{folder}",
-                "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"])  # fmt: skip
+    common = folder / "core_test.o"
+    run_cc([*cc, *flags, *checked, "-c", HARNESS / "core_test.c", "-o", common])
+    run_all([*cc, *flags, *checked, HERE / "c" / f"{name}.c", common,
+             "-o", folder / name, f"-L{folder}",
+             "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"]
+            for name in PROGRAMS)  # fmt: skip
     return folder
 
 

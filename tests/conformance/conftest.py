@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_cc
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "c"
@@ -96,8 +97,7 @@ def _compile(library: Library, sources: list[Path], target: Path) -> Path:
         *(f"-L{library.lib_dir}", "-ltofucom", f"-Wl,-rpath,{library.lib_dir}"),
         *("-pthread", "-ldl", "-lrt"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stderr}"
+    run_cc(command)
     return target
 
 

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_cc
 
 HERE = Path(__file__).parent
 CYTHON = HERE.parents[1] / "cython"
@@ -26,9 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which(CC) is None, reason=f"no {CC}")
 
 def build(output, sources, *flags):
     command = [CC, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
-    command += [f"-I{CYTHON / 'abi'}", *map(str, sources), "-o", str(output), *flags]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_cc([*command, f"-I{CYTHON / 'abi'}", *sources, "-o", output, *flags])
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ once plainly and once with AddressSanitizer and UndefinedBehaviorSanitizer.
 
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_all, run_cc
 
 HERE = Path(__file__).resolve().parent
 CYTHON = HERE.parents[1] / "cython"
@@ -106,12 +106,6 @@ ENVIRONMENT = {
 }
 
 
-def run_cc(words):
-    """Run the compiler; its messages on failure."""
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
-    assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stderr}"
-
-
 def build(cc, folder, sanitize):
     """Compile the libraries and all programs into a folder."""
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror"]
@@ -127,10 +121,12 @@ def build(cc, folder, sanitize):
             *sorted((CYTHON / "core").glob("*.c")),
             *sorted((CYTHON / "abi").glob("*.c")),
             "-o", folder / "libtofu_core.so", "-lpthread", "-ldl"])  # fmt: skip
-    for name in CASES:
-        run_cc([*cc, *flags, *checked, HERE / "c" / f"{name}.c",
-                HERE / "c" / "core_test.c", "-o", folder / name, f"-L{folder}",
-                "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"])  # fmt: skip
+    common = folder / "core_test.o"
+    run_cc([*cc, *flags, *checked, "-c", HERE / "c" / "core_test.c", "-o", common])
+    run_all([*cc, *flags, *checked, HERE / "c" / f"{name}.c", common,
+             "-o", folder / name, f"-L{folder}",
+             "-ltofu_core", "-Wl,-rpath,$ORIGIN", "-lpthread"]
+            for name in CASES)  # fmt: skip
     return folder
 
 

@@ -3,11 +3,11 @@
 
 import os
 import shlex
-import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_cc
 
 import uct_tofu
 
@@ -37,8 +37,7 @@ def build(output, sources, include, libdir=None, flags=()):
     if libdir is not None:
         command += [f"-L{libdir}", "-ltofucom", f"-Wl,-rpath,{libdir}"]
     command.append("-lpthread")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_cc(command)
     return output
 
 

@@ -3,11 +3,11 @@
 
 import os
 import shlex
-import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_cc
 
 HERE = Path(__file__).parent
 CYTHON = HERE.parents[1] / "cython"
@@ -37,9 +37,7 @@ def compile_c(output, sources, *flags):
     cc = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     command = [*shlex.split(cc)[:1], "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g"]
     command += ["-fno-omit-frame-pointer", *flags]
-    command += [*map(str, sources), "-o", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stderr}"
+    run_cc([*command, *sources, "-o", output])
 
 
 class Build:

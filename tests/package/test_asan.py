@@ -16,6 +16,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from parallel_cc import run_cc
 
 import uct_tofu
 
@@ -85,12 +86,12 @@ def package(cc, libasan, tmp_path_factory):
     lib = package / "lib"
     abi, core, emu = CYTHON / "abi", CYTHON / "core", CYTHON / "emu"
     shutil.copytree(uct_tofu.plugin_dir(), lib / "ucx")
-    run(
+    run_cc(
         [*cc, "-std=gnu11", "-O0", *FLAGS, f"-I{abi}", "-fvisibility=hidden"]
         + ["-Wl,-soname,libtofucom.so", f"-Wl,--version-script={emu}/libtofucom.map"]
         + [*sorted(emu.glob("*.c")), "-o", lib / "libtofucom.so"]
     )
-    run(
+    run_cc(
         [*cc, "-std=gnu11", "-O0", *FLAGS, f"-I{abi}", f"-I{core}"]
         + [f"-Wl,--version-script={CYTHON}/libtofu_core.map", "-ldl"]
         + [*sorted(abi.glob("*.c")), *sorted(core.glob("*.c"))]
