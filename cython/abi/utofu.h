@@ -221,7 +221,7 @@ struct utofu_mrq_notice {
     uint8_t           padding1[7];
     utofu_vcq_id_t    vcq_id;                   /* the peer VCQ, default path */
     uint64_t          edata;                    /* as given to the operation */
-    uint64_t          rmt_value;                /* old value; LCL_ARMW only */
+    uint64_t          rmt_value;                /* LCL_ARMW: old value; RMT_*: as rmt_stadd */
     utofu_stadd_t     lcl_stadd;                /* end address; GET only */
     utofu_stadd_t     rmt_stadd;                /* end address (ARMW: start); all but LCL_GET */
     uint64_t          reserved[2];

@@ -159,9 +159,11 @@ static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct
         lane_step(rx);
         rx->rd_x++;
     }
+    /* the guide leaves rmt_value open here; on Fugaku it is the remote STADD, where utf looks for it */
     *notice = (struct utofu_mrq_notice){.notice_type = EMU_ENTRY_TYPE(word),
                                         .vcq_id      = rx->origin,
                                         .edata       = EMU_ENTRY_EDATA(word),
+                                        .rmt_value   = stadd,
                                         .lcl_stadd   = lcl_stadd,
                                         .rmt_stadd   = stadd};
     vcq->stream      = sent == vcq->sent;

@@ -249,6 +249,41 @@ CONF_TEST("9.4", client_answers_to_notice, 4,
     free(memory);
 }
 
+CONF_TEST("9.4", client_finds_armw_in_rmt_value, 2,
+          "a remote notice of an ARMW has the STADD of the word in rmt_value, "
+          "too, where utf looks for it")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    uint64_t               *memory = aligned_alloc(4096, 4096);
+    utofu_stadd_t           stadd, all[2];
+    unsigned                i;
+
+    memset(memory, 0, 4096);
+    conf_vcq_open(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, memory, 4096, 0);
+    conf_exchange(&stadd, sizeof(stadd), all);
+    for (i = 0; (i < 40) && (conf_rank == 0); i++) {
+        CONF_POST(vcq.hdl, utofu_armw4(vcq.hdl, vcq.peer[1],
+                                       UTOFU_ARMW_OP_ADD, i, all[1] + 8 * i, i,
+                                       CONF_RMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_cswap8(vcq.hdl, vcq.peer[1], i, 1,
+                                        all[1] + 8 * i, i, CONF_RMRQ, NULL));
+    }
+    for (i = 0; (i < 80) && (conf_rank == 1); i++) {
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_ARMW, vcq.peer[0], i / 2,
+                        &notice);
+        CONF_CHECK((notice.rmt_value == stadd + 8 * (i / 2)) &&
+                           (notice.rmt_stadd == notice.rmt_value),
+                   "rmt_value 0x%" PRIx64 ", rmt_stadd 0x%" PRIx64,
+                   notice.rmt_value, notice.rmt_stadd);
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadd);
+    conf_vcq_close(&vcq);
+    free(memory);
+}
+
 /* ---------------------------------------------------- 9.5: the whole mixture */
 
 CONF_TEST("9.5", client_mixture, 4,
