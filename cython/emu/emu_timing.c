@@ -465,6 +465,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             me.sent_came = (came > me.sent_came) ? came : me.sent_came;
         }
     }
+    t->local += (uint64_t)((double)entry_takes() * (1 - EMU_ENTRY_SHARE_LOCAL / emu_entry_share));
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
         count_in_batch(vcq, peer);
         t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;
