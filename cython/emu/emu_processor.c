@@ -11,7 +11,7 @@ bool emu_looks_apart = true;
 bool emu_looks_complete, emu_looks_bet;
 /* As measured on an Intel (Emerald Rapids).  With it puts came 29 to 50 ns late on an AMD Zen 3, whose
  * counter goes in steps of 10 ns; 0.9, 1.4 and 1.65 were tried there, no other AMD's since. */
-double emu_entry_share = 0.9;
+double emu_entry_share = EMU_ENTRY_SHARE_LOCAL;
 
 __attribute__((constructor)) static void look_at_processor(void)
 {

@@ -465,6 +465,8 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             me.sent_came = (came > me.sent_came) ? came : me.sent_came;
         }
     }
+    /* All was planned as early as a store for another CPU has to be.  With that an ARMW's notice came up to
+     * 30 ns before its time on an AMD Zen 3. */
     t->local += (uint64_t)((double)entry_takes() * (1 - EMU_ENTRY_SHARE_LOCAL / emu_entry_share));
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
         count_in_batch(vcq, peer);

@@ -34,7 +34,7 @@ bool emu_profile_read(double ns[PARAMETERS]);
 /* emu_processor.c: what it takes from a call that posts to its first look at the clock, and from the last
  * one to the store, as a share of what a call takes that posts nothing for anybody */
 extern double emu_entry_share;
-#define EMU_ENTRY_SHARE_LOCAL 0.9 /* what a local notice, which is not stored for another CPU, has of it */
+#define EMU_ENTRY_SHARE_LOCAL 0.9 /* the same of a local notice, which is not stored for another CPU */
 
 /* One way of an 8-byte store to a load on another CPU that has been looking for a while, and
  * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most. */
