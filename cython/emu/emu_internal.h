@@ -347,6 +347,10 @@ extern struct emu_global emu_g;
 void emu_lock(pthread_mutex_t *lock);
 void emu_unlock(pthread_mutex_t *lock);
 
+/* emu_thread.c: a thread of ours, with the caller's mask of signals; returns, as pthread_create does, once `run`
+ * is being called.  Where the caller may be cancelled is not the place for it. */
+int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+
 /* One line on stderr: "utofu: ..." */
 void emu_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Chapter 7: message, then the process ends. */

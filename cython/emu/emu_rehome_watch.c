@@ -315,7 +315,7 @@ bool emu_rehome_watch_begin(void)
     if (ok) {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &old);
-        ok = !pthread_create(&watch.thread, NULL, watch_main, NULL);
+        ok = !emu_thread_start(&watch.thread, watch_main, NULL);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     if (!ok) {

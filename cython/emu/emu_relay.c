@@ -151,7 +151,7 @@ void emu_relay_lost(int conn)
     pthread_mutex_lock(&rest.lock);
     if (!rest.running && !emu_relay_ends()) {
         emu_rehome_beside(true);
-        rest.made = rest.running = pthread_create(&rest.thread, NULL, rest_main, NULL) == 0;
+        rest.made = rest.running = emu_thread_start(&rest.thread, rest_main, NULL) == 0;
         emu_rehome_beside(rest.made);
     }
     pthread_mutex_unlock(&rest.lock);

@@ -219,12 +219,13 @@ static void *service_main(void *arg)
 {
     struct pollfd  *fds     = NULL;
     struct watched *what    = NULL;
-    int            *conns   = calloc(MAX_CONNS, sizeof(int));
+    int            *conns   = NULL;
     unsigned        nconns = 0, cap = 0;
     bool            stop = false;
 
     (void)arg;
-    emu_rehome_hold();
+    emu_rehome_hold(); /* before it has anything of the heap */
+    conns = calloc(MAX_CONNS, sizeof(int));
     while (!stop && (conns != NULL)) {
         unsigned n = 2, peers = 0;
         bool     blind = false; /* some peer can only be asked now and then */
@@ -351,7 +352,7 @@ int emu_service_start(void)
     /* the program's signals are for the program's threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    ret = pthread_create(&emu_g.service, NULL, service_main, NULL);
+    ret = emu_thread_start(&emu_g.service, service_main, NULL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (ret) {
         emu_message("can't start the service thread: %s", strerror(ret));

@@ -92,7 +92,7 @@ static bool engine_start(void)
     sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     engine.stop    = false;
-    engine.running = pthread_create(&engine.thread, NULL, engine_main, NULL) == 0;
+    engine.running = emu_thread_start(&engine.thread, engine_main, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return engine.running;
 }

@@ -274,6 +274,51 @@ CONF_TEST("leave", frees_after_it_left, 1,
     successor_is_kept(leaves, true);
 }
 
+/* A process of the job that forks as soon as it may; its child comes and leaves, too */
+static void forks_at_once(void)
+{
+    int   status = -1;
+    pid_t pid;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm((unsigned)CONF_WAIT);
+    child_create();
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        child_create();
+        exit(0);
+    }
+    exit((waitpid(pid, &status, 0) == pid) ? status : 16);
+}
+
+CONF_TEST("leave", fork_after_the_first_call, 1,
+          "a process may fork right after its first call: what the library's thread begins with is done by then")
+{
+    enum { AT_ONCE = 6, ROUNDS = 40 }; /* several: so a thread may be off its CPU anywhere */
+    pid_t pid[AT_ONCE];
+    int   status;
+
+    conf_timeout(60);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            pid[i] = fork();
+            CONF_CHECK(pid[i] >= 0, "fork: %s", strerror(errno));
+            if (pid[i] == 0) {
+                char job[64];
+
+                snprintf(job, sizeof(job), "%.48s-%u", getenv("UTOFU_EMU_JOB"), i); /* each has all CQs */
+                setenv("UTOFU_EMU_JOB", job, 1);
+                forks_at_once();
+            }
+        }
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            CONF_CHECK(waitpid(pid[i], &status, 0) == pid[i], "waitpid: %s", strerror(errno));
+            CONF_CHECK(status == 0, "round %u: a child ended with %#x", round, (unsigned)status);
+        }
+    }
+}
+
 CONF_TEST("leave", used_at_exit, 1, "a handler of exit that is older than the first call communicates as ever")
 {
     struct utofu_mrq_notice notice;
