@@ -3,6 +3,7 @@
  * emu_floor.c - how long a store takes to a load on another CPU of this machine, which the
  * timed mode takes off.
  */
+#include "emu_ticks.h"
 #include "emu_timing.h"
 
 #include <sched.h>
@@ -35,11 +36,17 @@ static struct {
     _Atomic bool     placed;
 } pingpong;
 
-/* Returns how long it was: a CPU that stands still for a moment does so here, too. */
+/* Returns how long it was, or was to be.  A CPU that stands still for a moment does so here, too.  With the wait
+ * that puts have, what it is late by is of the way, as with them; and how a store comes that another kind
+ * of wait ends is not how theirs comes (a Sapphire Rapids: 55 or 100 ns instead of 125). */
 static uint64_t rest(uint64_t ticks)
 {
     uint64_t begin = emu_ticks(), now;
 
+    if (emu_floor_waits) {
+        emu_ticks_wait(begin + ticks);
+        return ticks;
+    }
     do {
         now = emu_ticks();
     } while (now - begin < ticks);
@@ -88,16 +95,27 @@ struct samples {
     unsigned n;
 };
 
-/* Each line's at one part in so many, on the average of the lines */
-static double samples_average(struct samples *s, unsigned part)
+/* Of each line the lower part, on the average, and the last of it; on the average of the lines */
+struct lower {
+    double average, last;
+};
+
+static struct lower samples_lower(struct samples *s, double part)
 {
-    uint64_t sum = 0;
+    struct lower sum = {0, 0};
+    unsigned     num = (unsigned)(s->n * part) + 1;
 
     for (unsigned i = 0; i < LINES; i++) {
+        uint64_t all = 0;
+
         qsort(s->took[i], s->n, sizeof(s->took[i][0]), emu_by_value);
-        sum += s->took[i][s->n / part];
+        for (unsigned k = 0; k < num; k++) {
+            all += s->took[i][k];
+        }
+        sum.average += (double)all / num / LINES;
+        sum.last += (double)s->took[i][num - 1] / LINES;
     }
-    return (double)sum / LINES;
+    return sum;
 }
 
 /* There and back, with two looks at the clock.  w: the next store */
@@ -137,6 +155,7 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
 {
     static struct samples turned, probed; /* not for a stack; one thread at a time joins a job */
     struct emu_floor      found        = {0, 0};
+    struct lower          way;
     uint64_t              ticks        = emu_ticks_of_ns(REST_NS);
     double                ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, look = (double)look_takes();
 
@@ -147,10 +166,11 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
             probes(&probed, w, ticks, end);
         }
     }
-    found.way = (samples_average(&turned, 3) - 2 * look) / 2 / ticks_per_ns;
+    way = samples_lower(&turned, emu_floor_waits ? 2. / 3 : 1. / 3);
+    found.way = ((emu_floor_waits ? way.average : way.last) - 2 * look) / 2 / ticks_per_ns;
     found.way = (found.way < 0) ? 0 : (found.way < FLOOR_MAX_NS) ? found.way : FLOOR_MAX_NS;
     if (probed.n > 0) {
-        found.probe = samples_average(&probed, 3) / ticks_per_ns;
+        found.probe = samples_lower(&probed, 1. / 3).last / ticks_per_ns;
     }
     return found;
 }
@@ -182,7 +202,8 @@ static struct emu_floor windows(void)
 
 /* Other work disturbs some of it: processes that begin as this one does, for milliseconds, and
  * other machines on this host.  So each turn is for itself, without the time for which it was kept
- * back, of each line the lower third counts, and a window that nobody confirms does not. */
+ * back, of each line the lower two thirds count, and a window that nobody confirms does not.  Not less: where a way
+ * takes one of two times, puts do, too. */
 struct emu_floor emu_floor_measure(void)
 {
     struct emu_floor none = {0, 0}, found;

@@ -12,6 +12,8 @@ bool emu_looks_complete, emu_looks_bet;
 /* As measured on an Intel (Emerald Rapids).  With it puts came 29 to 50 ns late on an AMD Zen 3, whose
  * counter goes in steps of 10 ns; 0.9, 1.4 and 1.65 were tried there, no other AMD's since. */
 double emu_entry_share = EMU_ENTRY_SHARE_LOCAL;
+/* Not on AMD's, whose share was chosen without, and has not been seen with it */
+bool emu_floor_waits = true;
 
 __attribute__((constructor)) static void look_at_processor(void)
 {
@@ -20,6 +22,7 @@ __attribute__((constructor)) static void look_at_processor(void)
     emu_looks_apart    = !__builtin_cpu_is("amd");
     emu_looks_complete = !emu_looks_apart && __builtin_cpu_supports("avx512f"); /* a Zen 4 or later */
     emu_entry_share    = __builtin_cpu_is("amd") ? 1.4 : emu_entry_share;
+    emu_floor_waits    = !__builtin_cpu_is("amd");
     emu_looks_bet      = TOFU_CAN_BET && __builtin_cpu_is("intel");
 #endif
 #ifdef EMU_COPY_ASM

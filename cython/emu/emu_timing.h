@@ -36,6 +36,9 @@ bool emu_profile_read(double ns[PARAMETERS]);
 extern double emu_entry_share;
 #define EMU_ENTRY_SHARE_LOCAL 0.9 /* the same of a local notice, which is not stored for another CPU */
 
+/* emu_processor.c: emu_floor.c waits as puts do, and takes two thirds of what it sees; else as it did before */
+extern bool emu_floor_waits;
+
 /* One way of an 8-byte store to a load on another CPU that has been looking for a while, and
  * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most. */
 struct emu_floor {
