@@ -562,5 +562,14 @@ uint64_t emu_timing_packet(uint64_t fired_at)
 
 bool emu_timing_completed(uint64_t due)
 {
-    return !timed || (emu_ticks() + poll_takes() >= due + tk[P_BARRIER]);
+    uint64_t end = due + tk[P_BARRIER] - poll_takes();
+
+    if (!timed) {
+        return true;
+    }
+    if ((int64_t)(end - emu_ticks()) > (int64_t)tk_near) {
+        return false;
+    }
+    emu_ticks_wait(end); /* not to the end of one more poll */
+    return true;
 }
