@@ -226,7 +226,8 @@ static unsigned span_of(uint64_t n)
 int emu_home_slot_new(uintptr_t lo, uintptr_t hi, const char **why_p)
 {
     unsigned span = span_of(hi - lo);
-    int      i    = choose(span);
+    bool     full = (emu_home.used == SLOTS) && (emu_home.waiting == 0); /* no look at all mappings finds a place */
+    int      i    = full ? -1 : choose(span);
 
     if ((i < 0) && (emu_home.waiting != 0)) {
         emu_home_leave();
