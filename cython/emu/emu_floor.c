@@ -38,7 +38,7 @@ static struct {
 
 /* Returns how long it was, or was to be.  A CPU that stands still for a moment does so here, too.  With the wait
  * that puts have, what it is late by is of the way, as with them; and how a store comes that another kind
- * of wait ends is not how theirs comes (a Sapphire Rapids: 55 or 100 ns instead of 125). */
+ * of wait ends is not how theirs comes (on one of Intel's 55 or 100 ns instead of 125). */
 static uint64_t rest(uint64_t ticks)
 {
     uint64_t begin = emu_ticks(), now;
