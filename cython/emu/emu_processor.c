@@ -9,10 +9,11 @@
 bool emu_has_avx, emu_has_avx512, emu_fetches_far;
 bool emu_looks_apart = true;
 bool emu_looks_complete, emu_looks_bet;
-/* As measured on an Intel (Emerald Rapids).  With it puts came 29 to 50 ns late on an AMD Zen 3, whose
- * counter goes in steps of 10 ns; 0.9, 1.4 and 1.65 were tried there, no other AMD's since. */
+/* As measured on an Intel (Emerald Rapids), when emu_floor.c had a wait of its own there, too.  With it puts
+ * came 29 to 50 ns late on an AMD Zen 3, whose counter goes in steps of 10 ns; 0.9, 1.4 and 1.65 were tried
+ * there, no other AMD's since. */
 double emu_entry_share = EMU_ENTRY_SHARE_LOCAL;
-/* Not on AMD's, whose share was chosen without, and has not been seen with it */
+/* Seen on one Intel (amx_fp16).  Not on AMD's, whose share was chosen without it */
 bool emu_floor_waits = true;
 
 __attribute__((constructor)) static void look_at_processor(void)

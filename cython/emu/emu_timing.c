@@ -562,11 +562,12 @@ uint64_t emu_timing_packet(uint64_t fired_at)
 
 bool emu_timing_completed(uint64_t due)
 {
-    uint64_t end = due + tk[P_BARRIER] - poll_takes();
+    uint64_t end;
 
     if (!timed) {
         return true;
     }
+    end = due + tk[P_BARRIER] - poll_takes();
     if ((int64_t)(end - emu_ticks()) > (int64_t)tk_near) {
         return false;
     }
