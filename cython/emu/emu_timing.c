@@ -358,9 +358,25 @@ void emu_timing_begin(void)
     me.began = now - entry_takes();
 }
 
+/* What goes over the network.  Nothing, if the NIC here or there refuses the operation for its STADDs
+ * (emu_carry.c does then): it may be for 16 MB, with a gap, so that the network would be taken for 90 ms. */
+static size_t bytes_to_carry(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer)
+{
+    struct emu_region *r;
+    char              *lcl;
+    bool               get = d->kind == EMU_OP_GET, has_lcl = get || (d->kind == EMU_OP_PUT);
+
+    if ((peer == NULL) || (emu_remote_region(peer, d->rmt_stadd, d->length, !get, &r) != UTOFU_SUCCESS) ||
+        (has_lcl && (emu_local_address(vcq, d->lcl_stadd, d->length, get, &lcl) != UTOFU_SUCCESS))) {
+        return 0;
+    }
+    return d->length;
+}
+
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
 {
     uint64_t            start = me.began, data, way, round, arrival = 0;
+    size_t              bytes;
     struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
     struct emu_vcq_name to;
     uint8_t             path[3];
@@ -381,7 +397,6 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         me.late    = tk_late;
         me.in_call = true;
     }
-    me.late += emu_ticks_of_ns(d->length / COPY_BYTES_PER_NS); /* it copies here */
     start = (me.now > vcq->timed_free) ? me.now : vcq->timed_free;
     *t    = (struct emu_times){0};
     if (d->kind == EMU_OP_NOP) {
@@ -401,8 +416,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         there = &emu_g.control->clock[emu_g.control->slot[peer->proc->slot].node];
     }
 
-    data  = (d->kind == EMU_OP_ARMW) ? 0 :
-            (uint64_t)((double)d->length * byte_ticks * (EMU_DESC_GAP(d) + 8) / 8);
+    bytes = (d->kind == EMU_OP_ARMW) ? 0 : bytes_to_carry(vcq, d, peer);
+    data  = (uint64_t)((double)bytes * byte_ticks * (EMU_DESC_GAP(d) + 8) / 8);
+    me.late += emu_ticks_of_ns(bytes / COPY_BYTES_PER_NS); /* it copies here */
     start = take(&here->tni[vcq->tni], start, data);
     if (link < EMU_NUM_LINKS) {
         start = take(&here->link[link], start, data);
@@ -432,7 +448,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         if (d->flags & UTOFU_ONESIDED_FLAG_CACHE_INJECTION) {
             way -= tk[P_INJECTION];
         }
-        if (d->length >= ns[P_LARGE_FROM]) {
+        if (bytes >= ns[P_LARGE_FROM]) {
             way += tk[P_LARGE];
         }
         /* the TNI over there takes one message after the other */

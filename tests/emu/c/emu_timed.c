@@ -105,6 +105,31 @@ CONF_TEST("timed", timed_bytes_and_gap, 1, "bytes take their time on the TNI, wi
     }
 }
 
+/* Each of them would be for 16 MB, with a gap of 255: 86 ms on the TNI, 100 of them 8 s. */
+CONF_TEST("timed", timed_refused_carries_nothing, 1, "an operation that is refused for its STADDs takes no network")
+{
+    enum { REFUSED = 100, LONG = 16777215 };
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    utofu_stadd_t           s;
+    void                   *cbdata;
+    double                  start, took;
+
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    open_timed(&vcq, &s);
+    start = now_ns();
+    for (int i = 0; i < REFUSED; i++) {
+        CONF_OK(utofu_put_gap(vcq.hdl, vcq.id, s, s, LONG, 1, 0, 1920, 255, NULL));
+        CONF_CODE(CONF_WAIT_TCQ(&vcq, &cbdata), UTOFU_ERR_TCQ_LENGTH);
+        CONF_OK(utofu_get_gap(vcq.hdl, vcq.id, s, s, LONG, 1, 0, 1920, 255, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_RMT_LENGTH);
+    }
+    CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 512, 8, 1, CONF_LMRQ, NULL));
+    CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS);
+    took = now_ns() - start;
+    CONF_CHECK(took < 4e9, "%d refused operations of each kind: %g s", REFUSED, took / 1e9);
+}
+
 CONF_TEST("timed", timed_burst_overlaps, 1, "operations posted one after the other do not add up their latencies")
 {
     /* so long that a slow host, or a sanitizer, does not count: one after the other
