@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tofu_cpu.h - of the processor: how a line is fetched, its clock, and which of AMD's it is,
- * between which what is fast differs.
+ * tofu_cpu.h - of the processor: how a line is fetched and given up, its clock, and which of
+ * AMD's it is, between which what is fast differs.
  */
 #ifndef TOFU_CPU_H
 #define TOFU_CPU_H
@@ -18,6 +18,17 @@ static inline void tofu_fetch_line(uintptr_t addr)
     __asm__ __volatile__("prefetchw (%0)" : : "r"(addr));
 #else
     __builtin_prefetch((const void *)addr, 1, 3);
+#endif
+}
+
+/* The cache line is for another CPU to read next: it may leave ours for the cache that all share.
+ * A processor that does not know of this does nothing. */
+static inline void tofu_demote_line(uintptr_t addr)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("cldemote (%0)" : : "r"(addr) : "memory");
+#else
+    (void)addr; /* an Arm has no such hint */
 #endif
 }
 

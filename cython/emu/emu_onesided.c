@@ -244,6 +244,53 @@ EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, u
     return false;
 }
 
+/*
+ * An answer to a notice where bets are on (utofu_poll_mrq): the next thing that happens to its
+ * lines is that the other CPU reads them.  It gets them sooner from the cache that both share
+ * than out of this CPU's own.  (Measured on an Intel that has the instruction, one way, medians
+ * of 9 to 13 runs in turns: 8 B 175 ns to 155, 32 B 172 to 155, 256 B 178 to 170; more data
+ * gains nothing.)  Only the first put after a notice: what is stored behind it into a line that
+ * was given up waits for it to come back, so that a stream of notices would take ten times as
+ * long.  Nor without a notice: there the target is looking at the line already (125 ns to 140).
+ */
+#define DEMOTE_MAX 256u /* bytes */
+
+static EMU_NOINLINE bool notify_answer(struct emu_vcq *vcq, struct emu_peer *peer, const struct emu_region *r,
+                                       const char *dst, size_t length, uint64_t edata, uint64_t rmt_stadd)
+{
+    uintptr_t entry = (uintptr_t)peer->tx.next, end = (uintptr_t)dst + length;
+
+    vcq->answers = false;
+    if (dst != NULL) {
+        for (uintptr_t line = (uintptr_t)dst; (length <= DEMOTE_MAX) && (line < end);
+             line = (line | (TOFU_LINE - 1)) + 1) {
+            tofu_demote_line(line);
+        }
+        emu_fetch_next(peer, r, dst, length);
+    }
+    if (emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+        UTOFU_SUCCESS) {
+        return false;
+    }
+    tofu_demote_line(entry);
+    return true;
+}
+
+/* The notice of a put whose bytes are stored, at dst, or were there (NULL: the program stores, by
+ * addresses of its own).  False: the target's MRQ overflowed, which is its end. */
+EMU_INLINE bool notify(struct emu_vcq *vcq, struct emu_peer *peer, const struct emu_region *r, const char *dst,
+                       size_t length, uint64_t edata, uint64_t rmt_stadd)
+{
+    if (emu_unlikely(vcq->answers)) {
+        return notify_answer(vcq, peer, r, dst, length, edata, rmt_stadd);
+    }
+    if (dst != NULL) {
+        emu_fetch_next(peer, r, dst, length);
+    }
+    return emu_likely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) ==
+                      UTOFU_SUCCESS);
+}
+
 /* No notice for anybody, no path, no session: nothing but the data */
 #define PLAIN_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_PADDING | \
@@ -289,12 +336,8 @@ EMU_EXPORT int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         return put_cut_off(vcq_hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata);
     }
     if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        if (!in_place) { /* else the program stores, by addresses of its own */
-            emu_fetch_next(peer, r, dst, length);
-        }
-        if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
-                         UTOFU_SUCCESS)) {
-            goto general; /* the target's MRQ overflowed, which is its end */
+        if (!notify(vcq, peer, r, in_place ? NULL : dst, length, edata, rmt_stadd)) {
+            goto general;
         }
     }
     if (flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE) {
@@ -345,9 +388,7 @@ EMU_INLINE bool put_message(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, 
         cut_off(vcq_hdl, rmt_stadd);
         return false;
     }
-    emu_fetch_next(peer, r, dst, length);
-    if (emu_unlikely(emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
-                     UTOFU_SUCCESS)) {
+    if (!notify(vcq, peer, r, dst, length, edata, rmt_stadd)) {
         return false;
     }
     emu_toq_take(vcq);
