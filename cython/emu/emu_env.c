@@ -113,14 +113,15 @@ static bool is_set(const char *variable)
     return (s != NULL) && (*s != '\0') && !(number(s, &v) && (v == 0));
 }
 
-static bool lines_unordered(void)
+/* Is it the second of two words?  The first when it is not set. */
+static bool is_second(const char *variable, const char *first, const char *second)
 {
-    const char *s = getenv("UTOFU_EMU_LINES");
+    const char *s = getenv(variable);
 
-    if ((s != NULL) && (*s != '\0') && strcmp(s, "ordered") && strcmp(s, "unordered")) {
-        emu_message("UTOFU_EMU_LINES=\"%s\" is neither ordered nor unordered; ordered is used", s);
+    if ((s != NULL) && (*s != '\0') && strcmp(s, first) && strcmp(s, second)) {
+        emu_message("%s=\"%s\" is neither %s nor %s; %s is used", variable, s, first, second, first);
     }
-    return (s != NULL) && !strcmp(s, "unordered");
+    return (s != NULL) && !strcmp(s, second);
 }
 
 static enum emu_rehome rehome(void)
@@ -154,7 +155,8 @@ void emu_env_read(struct emu_env *env)
     env->session_cqs   = num_cqs("UTOFU_NUM_SESSION_MODE_CQS");
     env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
     env->strict        = is_set("UTOFU_EMU_STRICT");
-    env->lines_unordered = lines_unordered();
+    env->lines_unordered = is_second("UTOFU_EMU_LINES", "ordered", "unordered");
+    env->bounds_page     = is_second("UTOFU_EMU_BOUNDS", "exact", "page");
     env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();
     env->seed            = 1;
     if ((seed != NULL) && (*seed != '\0')) {

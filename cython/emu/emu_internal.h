@@ -312,6 +312,7 @@ struct emu_env {
     bool     mlock_memory;                     /* UTOFU_SWAP_PROTECT */
     bool     strict;                           /* UTOFU_EMU_STRICT */
     bool     lines_unordered;                  /* UTOFU_EMU_LINES */
+    bool     bounds_page;                      /* UTOFU_EMU_BOUNDS */
     enum emu_rehome rehome;                    /* UTOFU_EMU_REHOME */
     uint64_t seed;                             /* UTOFU_EMU_SEED */
     uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */
@@ -528,6 +529,10 @@ bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t
 void emu_vma_keep(void);
 void emu_vma_let_go(void);
 void emu_vma_fork_child(void); /* what is kept is not about the child */
+
+/* emu_bounds.c: a region that is about to be registered reaches to the ends of the machine's pages, as
+ * far as there is such memory; down: before its beginning, too */
+void emu_bounds_widen(uintptr_t *addr, size_t *size, bool writable, bool down);
 
 /* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered
  * (mem_lock held) */

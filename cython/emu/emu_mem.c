@@ -325,10 +325,41 @@ void emu_mem_fini(struct emu_vcq *vcq)
     vcq->stag_next = vcq->stag_hash = NULL;
 }
 
+/* The STag of a region that all of [at, at + size) is in (UTOFU_EMU_BOUNDS=page) */
+static uint32_t stag_around(const struct emu_vcq *vcq, uintptr_t at, size_t size, unsigned long flags)
+{
+    for (uint32_t stag = EMU_NUM_STAGS_USER; stag < vcq->stag_fresh; stag++) {
+        const struct emu_stag *e    = &vcq->stags[stag];
+        uint64_t               span = e->end - e->begin;
+
+        if ((e->flags == (flags | EMU_STAG_VALID)) && (at - e->addr < span) && (size <= span - (at - e->addr))) {
+            return stag;
+        }
+    }
+    return STAG_NONE;
+}
+
+/* The STag of this very region */
+static uint32_t stag_same(const struct emu_vcq *vcq, uintptr_t at, size_t size, unsigned long flags)
+{
+    uint32_t stag = vcq->stag_hash[stag_hash(at, size, flags)];
+
+    while (stag != STAG_NONE) {
+        const struct emu_stag *e = &vcq->stags[stag];
+
+        if ((e->addr == at) && (e->end - e->begin == size) && (e->flags == (flags | EMU_STAG_VALID))) {
+            break;
+        }
+        stag = vcq->stag_next[stag];
+    }
+    return stag;
+}
+
 EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned long int flags,
                              utofu_stadd_t *stadd)
 {
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
+    uintptr_t       at  = (uintptr_t)addr;
     uint32_t       *link, stag;
     int             code;
 
@@ -350,15 +381,14 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
 
     emu_vcq_lock(vcq);
     emu_lock(&emu_g.mem_lock);
-    link = &vcq->stag_hash[stag_hash((uintptr_t)addr, size, flags)];
-    for (stag = *link; stag != STAG_NONE; stag = vcq->stag_next[stag]) {
-        struct emu_stag *e = &vcq->stags[stag];
-        if ((e->addr == (uintptr_t)addr) && (e->end - e->begin == size) && (e->flags == (flags | EMU_STAG_VALID))) {
-            e->refs++; /* the same region: the same STADD (3.6) */
-            *stadd = emu_stadd(vcq->stadd_top, stag, e->begin);
-            code   = UTOFU_SUCCESS;
-            goto out;
-        }
+    stag = emu_g.env.bounds_page ? stag_around(vcq, at, size, flags) : stag_same(vcq, at, size, flags);
+    if (stag != STAG_NONE) {
+        vcq->stags[stag].refs++; /* the same region: the same STADD (3.6) */
+        code = UTOFU_SUCCESS;
+        goto known;
+    }
+    if (emu_g.env.bounds_page) {
+        emu_bounds_widen(&at, &size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), true);
     }
     stag = vcq->stag_free;
     if (stag == STAG_NONE) {
@@ -368,7 +398,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
         }
         stag = vcq->stag_fresh;
     }
-    code = stag_fill(vcq, stag, addr, size, flags);
+    code = stag_fill(vcq, stag, (void *)at, size, flags);
     if (code != UTOFU_SUCCESS) {
         goto out;
     }
@@ -377,9 +407,11 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     } else {
         vcq->stag_free = vcq->stag_next[stag];
     }
+    link                 = &vcq->stag_hash[stag_hash(at, size, flags)];
     vcq->stag_next[stag] = *link;
     *link                = stag;
-    *stadd               = emu_stadd(vcq->stadd_top, stag, vcq->stags[stag].begin);
+known:
+    *stadd = emu_stadd(vcq->stadd_top, stag, vcq->stags[stag].begin + ((uintptr_t)addr - vcq->stags[stag].addr));
 out:
     emu_unlock(&emu_g.mem_lock);
     emu_vcq_unlock(vcq);
@@ -416,6 +448,11 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
     if (vcq->stags[stag].flags & EMU_STAG_VALID) {
         code = UTOFU_ERR_USED;
     } else {
+        uintptr_t at = (uintptr_t)addr;
+
+        if (emu_g.env.bounds_page) { /* behind it only: the STADD of its beginning is 0 */
+            emu_bounds_widen(&at, &size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), false);
+        }
         code = stag_fill(vcq, stag, addr, size, flags);
     }
     emu_unlock(&emu_g.mem_lock);
@@ -451,6 +488,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
 {
     struct emu_vcq *vcq  = emu_vcq_of(vcq_hdl);
     uint32_t        stag = EMU_STADD_STAG(stadd);
+    uint64_t        within;
     int             code = UTOFU_SUCCESS;
 
     if (vcq == NULL) {
@@ -463,7 +501,10 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
     emu_vcq_lock(vcq);
     emu_lock(&emu_g.mem_lock);
     struct emu_stag *e = &vcq->stags[stag];
-    if (!(e->flags & EMU_STAG_VALID) || (e->high != EMU_STADD_HIGH(stadd)) || (EMU_STADD_OFF(stadd) != e->begin)) {
+    /* of the region that it is the first byte of, or of one of those within its pages */
+    within = emu_g.env.bounds_page ? e->end - e->begin : 1;
+    if (!(e->flags & EMU_STAG_VALID) || (e->high != EMU_STADD_HIGH(stadd)) ||
+        (EMU_STADD_OFF(stadd) - e->begin >= within)) {
         code = UTOFU_ERR_INVALID_STADD;
     } else if (--e->refs == 0) {
         if (stag >= EMU_NUM_STAGS_USER) {
