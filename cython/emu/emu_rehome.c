@@ -21,7 +21,8 @@
  *    parent waits for it; its other threads too, where they write there (emu_rehome_fork.c).  Of what
  *    the caller runs on, the parent makes it (emu_rehome_stack.c).
  *
- * Programs that register and deregister all the time stay without: see affordable().
+ * Programs that register and deregister all the time stay without: see affordable(), and
+ * emu_rehome_past.c for single blocks.
  *
  * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  Where in the
  * memfd: emu_home.c.
@@ -71,13 +72,14 @@ static bool affordable(void)
     return t >= g.pause;
 }
 
-/* Moves that took so long served for so long, all ns */
-static void spend(uint64_t took, uint64_t served)
+/* Moves that took so long served for so long, all ns; returns whether that was for nothing. */
+static bool spend(uint64_t took, uint64_t served)
 {
     uint64_t most = SPENT_FREE + (emu_now() - g.begun) / SPENT_SHARE + SPENT_DEBT;
 
     g.spent += (took > served / SPENT_SHARE) ? took - served / SPENT_SHARE : 0;
     g.spent = (g.spent < most) ? g.spent : most;
+    return took > served / SPENT_SHARE;
 }
 
 static uintptr_t page_size(void)
@@ -209,6 +211,8 @@ static const char *against(struct wish *wish)
     if (!wish->asked) {
         wish->asked   = true;
         wish->against = !affordable() ? "moving has taken too much time" :
+                        emu_rehome_is_vain(wish->lo, wish->hi) ?
+                                        "it was deregistered at once the last times" :
                         ((emu_home.fd >= 0) && (emu_home_fd() < 0)) ?
                                         "the program has closed the memfd" :
                                         emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
@@ -393,7 +397,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
     uint64_t           start, undone = 0, served = 0;
     struct emu_mapping m;
     uintptr_t          back = 0;
-    bool               may = false, threads = true;
+    bool               may = false, threads = true, vain;
 
     if (emu_home.used == 0) {
         return;
@@ -421,7 +425,10 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         }
         emu_home_leave();
     }
-    spend(emu_now() - start + undone, served);
+    vain = spend(emu_now() - start + undone, served);
+    if (i >= 0) {
+        emu_rehome_note(lo, hi, vain);
+    }
 }
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)

@@ -40,6 +40,11 @@ bool emu_rehome_punch(int fd, uint64_t off, uint64_t n); /* the memory is given 
  * zero.  false: there is no more.  System calls only. */
 bool emu_rehome_data(int fd, uint64_t off, uint64_t end, uint64_t *from_p, uint64_t *to_p);
 
+/* emu_rehome_past.c: pages [lo, hi) are not to be moved now, since that was for nothing the last
+ * times; they were moved, and are private again: was that for nothing?  mem_lock is held. */
+bool emu_rehome_is_vain(uintptr_t lo, uintptr_t hi);
+void emu_rehome_note(uintptr_t lo, uintptr_t hi, bool wasted);
+
 /* emu_rehome_stack.c: does it speak against moving [lo, hi) that it is a stack?  NULL: no */
 const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi);
 /* Some of it is the stack of the first thread, or of any that ran on it when it was moved. */

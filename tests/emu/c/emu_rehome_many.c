@@ -211,3 +211,42 @@ CONF_TEST("rehome", churn_beside_what_stays, 1,
     CONF_CHECK_BYTES(block, 8 * PAGE, 0x5a, "at the end");
     conf_vcq_close(&vcq);
 }
+
+CONF_TEST("rehome", churn_of_one_block, 1,
+          "a block that is registered for each transfer is soon left where it is, others are moved, and it again after a "
+          "while")
+{
+    enum { CYCLES = 100000 };
+    struct conf_vcq vcq;
+    char           *block = pages(2 * PAGE), *other = pages(2 * PAGE);
+    utofu_stadd_t   stadd, stays;
+    bool            moved = true;
+    double          begun = conf_now();
+    unsigned        n;
+
+    conf_timeout(100);
+    conf_vcq_open(&vcq, 0, 0);
+    memset(block, 0x5a, 2 * PAGE);
+    for (n = 0; (n < CYCLES) && moved; n++) {
+        stadd = conf_reg(&vcq, block, 2 * PAGE, 0);
+        moved = (n % 16 != 0) || is_home(block); /* to look takes long: those for which it is looked are not in vain */
+        if ((n == 0) && !moved) {
+            conf_skip("memory is not moved here");
+        }
+        conf_dereg(&vcq, stadd);
+    }
+    CONF_CHECK(!moved, "moved %u times", n);
+    CONF_CHECK(conf_now() - begun < 20, "it took %.1f s", conf_now() - begun);
+    stays = conf_reg(&vcq, other, 2 * PAGE, 0);
+    CONF_CHECK(is_home(other), "another block is not moved");
+    for (moved = false, begun = conf_now(); !moved && (conf_now() - begun < 30);) {
+        usleep(100000);
+        stadd = conf_reg(&vcq, block, 2 * PAGE, 0);
+        moved = is_home(block);
+        conf_dereg(&vcq, stadd);
+    }
+    CONF_CHECK(moved, "it is not moved any more");
+    conf_dereg(&vcq, stays);
+    CONF_CHECK_BYTES(block, 2 * PAGE, 0x5a, "at the end");
+    conf_vcq_close(&vcq);
+}
