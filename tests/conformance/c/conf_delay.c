@@ -350,6 +350,7 @@ CONF_TEST("3.7.9.1", delay_start_errors, 2,
     struct side   side;
     utofu_stadd_t gone;
 
+    conf_need_exact_bounds();
     side_open(&side, 0);
     gone = conf_reg(&side.vcq, &side.words[128], 64, 0);
     conf_dereg(&side.vcq, gone);

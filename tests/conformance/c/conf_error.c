@@ -299,6 +299,7 @@ CONF_TEST("3.1.2.1", remote_length_private, 2,
           "behind it is an MRQ_RMT_LENGTH error and writes nothing (private "
           "memory)")
 {
+    conf_need_exact_bounds();
     remote_length(CONF_MEM_MALLOC);
 }
 
@@ -307,6 +308,7 @@ CONF_TEST("3.1.2.1", remote_length_shared, 2,
           "behind it is an MRQ_RMT_LENGTH error and writes nothing (shared "
           "memory)")
 {
+    conf_need_exact_bounds();
     remote_length(CONF_MEM_MEMFD_PART);
 }
 
@@ -317,6 +319,7 @@ CONF_TEST("3.1.2.1", get_local_stadd, 2,
     struct fixture f;
     size_t         j;
 
+    conf_need_exact_bounds();
     fixture_open(&f, CONF_MEM_MALLOC);
     for (j = 0; (j < CONF_LEN(flag_sets)) && (conf_rank == 0); j++) {
         CONF_OK(utofu_get(f.vcq.hdl, f.vcq.peer[1], f.gone_here, f.stadds[1],

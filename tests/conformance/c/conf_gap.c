@@ -197,6 +197,7 @@ CONF_TEST("3.7.1.2", gap_errors, 2,
     uint64_t                word = 0;
     int                     i;
 
+    conf_need_exact_bounds();
     side_open(&side, CONF_MEM_MALLOC);
     gone = conf_reg(&side.vcq, &word, sizeof(word), 0);
     conf_dereg(&side.vcq, gone);

@@ -21,6 +21,7 @@ CONF_TEST("3.6.1.1", same_region_twice, 2,
     uint64_t        words[16], source = 77;
     utofu_stadd_t   lcl;
 
+    conf_need_exact_bounds();
     memset(words, 0, sizeof(words));
     conf_vcq_open(&vcq, 0, 0);
     lcl    = conf_reg(&vcq, &source, sizeof(source), 0);
@@ -373,6 +374,7 @@ CONF_TEST("3.6.1.4", deregister_arguments, 1,
     utofu_stadd_t   stadd, got;
     unsigned        bit;
 
+    conf_need_exact_bounds();
     conf_vcq_create(&vcq, 0, 0);
     stadd = conf_reg(&vcq, words, sizeof(words), 0);
     CONF_CODE(utofu_dereg_mem(vcq.hdl, stadd + 8, 0), UTOFU_ERR_INVALID_STADD);

@@ -365,6 +365,7 @@ CONF_TEST("3.7.3.1", post_toq_errors_of_some, 2,
     size_t                  size;
     int                     i, rc;
 
+    conf_need_exact_bounds();
     side_open(&side, 0);
     gone = conf_reg(&side.vcq, descs, sizeof(descs), 0);
     conf_dereg(&side.vcq, gone);

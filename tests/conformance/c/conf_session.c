@@ -399,6 +399,7 @@ CONF_TEST("2.2.8.1", session_failed_put, 2,
 
     struct utofu_mrq_notice notice;
 
+    conf_need_exact_bounds();
     side_open(&side, SESSION);
     gone = conf_reg(&side.vcq, &side.words[1], 64, 0);
     conf_dereg(&side.vcq, gone);

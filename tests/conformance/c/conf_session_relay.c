@@ -453,6 +453,7 @@ CONF_TEST("2.2.8.1", relay_to_bad_address, 3,
     struct node node;
     int         i;
 
+    conf_need_exact_bounds();
     node_open(&node, 1, 1, CONF_MEM_MALLOC, 256);
     for (i = 0; (i < 4) && (conf_rank == 1); i++) {
         CONF_OK(utofu_put(node.vcq.hdl, node.vcq.peer[2], node.stadds[1],

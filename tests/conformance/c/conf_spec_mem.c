@@ -184,6 +184,7 @@ CONF_TEST("3.6", remote_goes_after_local_notice, 2,
     uint64_t        source = 1, word = 0;
     unsigned        r;
 
+    conf_need_exact_bounds();
     conf_vcq_open(&vcq, 0, 0);
     lcl = conf_reg(&vcq, &source, sizeof(source), 0);
     for (r = 1; r <= 50; r++) {
@@ -252,6 +253,65 @@ CONF_TEST("3.6", stadd_in_use_many_times, 2,
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("3.1.2.1", region_of_whole_pages, 2,
+          "what starts in a region and ends behind it is a LENGTH error, what starts "
+          "before or behind it a STADD error, and nothing is written, here or there; "
+          "also where the library knows a region by its pages")
+{
+    enum { PAGE = 2 << 20 }; /* the largest of the machine */
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    unsigned char          *block = fresh(4 * PAGE), *page;
+    utofu_stadd_t           stadds[2];
+    unsigned                i;
+
+    /* one page, with another of ours before and behind it */
+    page = (unsigned char *)(((uintptr_t)block + 2 * PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, page, PAGE, stadds);
+    for (i = 0; (i < 2) && (conf_rank == 0); i++) {
+        utofu_stadd_t lcl = stadds[0] + 64, rmt = stadds[1] + 64;
+        /* the second time the local end is the wrong one */
+        utofu_stadd_t *bad = (i == 0) ? &rmt : &lcl;
+        utofu_stadd_t  begin = stadds[1 - i];
+
+        memset(page, 0x11, 256);
+#define GET(_at, ...) \
+        do { \
+            *bad = (_at); \
+            CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.peer[1], lcl, rmt, 16, 7, CONF_LMRQ, NULL)); \
+            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), __VA_ARGS__); \
+        } while (0)
+        GET(begin + PAGE - 16, UTOFU_SUCCESS);
+        GET(begin + PAGE - 15, (i == 0) ? UTOFU_ERR_MRQ_RMT_LENGTH : UTOFU_ERR_MRQ_LCL_LENGTH);
+        GET(begin + PAGE, (i == 0) ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_ERR_MRQ_LCL_STADD,
+            (i == 0) ? UTOFU_ERR_MRQ_RMT_LENGTH : UTOFU_ERR_MRQ_LCL_LENGTH);
+        GET(begin - 16, (i == 0) ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_ERR_MRQ_LCL_STADD,
+            (i == 0) ? UTOFU_ERR_MRQ_RMT_MEMORY : UTOFU_ERR_MRQ_LCL_MEMORY);
+#undef GET
+        for (unsigned k = 0; (k < 3) && (i == 0); k++) { /* and puts */
+            static const long at[] = {PAGE - 15, PAGE, -16};
+
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + 64, stadds[1] + at[k], 16, 8, CONF_LMRQ,
+                                         NULL));
+            CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), (k == 0) ? UTOFU_ERR_MRQ_RMT_LENGTH : UTOFU_ERR_MRQ_RMT_STADD,
+                      (k == 0) ? UTOFU_ERR_MRQ_RMT_LENGTH :
+                      (k == 1) ? UTOFU_ERR_MRQ_RMT_LENGTH :
+                                 UTOFU_ERR_MRQ_RMT_MEMORY);
+        }
+    }
+    conf_barrier();
+    CONF_CHECK_BYTES(page - 256, 256, 0, "what is before the region");
+    CONF_CHECK_BYTES(page + PAGE, 256, 0, "what is behind the region");
+    if (conf_rank == 1) {
+        CONF_CHECK_BYTES(page + PAGE - 256, 256, 0, "its end");
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+    munmap(block, 4 * PAGE);
+}
+
 CONF_TEST("3.6.1.1", one_byte, 2,
           "one byte at any address can be registered; a put of one byte fits, "
           "of two does not")
@@ -261,6 +321,7 @@ CONF_TEST("3.6.1.1", one_byte, 2,
     unsigned char   bytes[16];
     unsigned        i;
 
+    conf_need_exact_bounds();
     memset(bytes, 0xcc, sizeof(bytes));
     conf_vcq_open(&vcq, 0, 0);
     for (i = 1; i < 9; i++) {
@@ -413,6 +474,7 @@ CONF_TEST("3.6", registered_with_two_vcqs, 2,
     utofu_stadd_t   lcl_a, lcl_b, at_a[2], at_b[2];
     uint64_t        words[4] = {0, 0, 0, 0}, source = 8;
 
+    conf_need_exact_bounds();
     conf_vcq_open(&a, 0, 0);
     conf_vcq_open(&b, 0, 0);
     lcl_a = conf_reg(&a, &source, 8, 0);

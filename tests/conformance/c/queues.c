@@ -61,6 +61,27 @@ void conf_vcq_close(struct conf_vcq *vcq)
     vcq->hdl = 0;
 }
 
+void conf_need_exact_bounds(void)
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    struct conf_mem         mem;
+    utofu_stadd_t           stadd;
+    int                     rc;
+
+    conf_vcq_create(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_ANON, 4096);
+    stadd = conf_reg(&vcq, mem.addr, 64, 0);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd + 64, 8, 1, CONF_LMRQ, NULL));
+    rc = CONF_WAIT_MRQ(&vcq, &notice);
+    conf_dereg(&vcq, stadd);
+    conf_mem_free(&mem);
+    conf_vcq_close(&vcq);
+    if (rc == UTOFU_SUCCESS) {
+        conf_skip("the library takes a region for all of its pages");
+    }
+}
+
 utofu_stadd_t conf_reg(const struct conf_vcq *vcq, void *addr, size_t size,
                        unsigned long flags)
 {
