@@ -103,13 +103,35 @@ static EMU_NOINLINE int armw_by_desc(utofu_vcq_hdl_t hdl, uint64_t rmt_id, int o
     return (code == UTOFU_SUCCESS) ? emu_post_desc(&d, hdl, cbdata) : code;
 }
 
+/*
+ * An answer to a notice where bets are on (utofu_poll_mrq): the next thing that happens to its
+ * lines is that the other CPU reads them.  It gets them sooner from the cache that both share
+ * than out of this CPU's own.  (Measured on an Intel that has the instruction, one way, medians
+ * of 9 to 13 runs in turns: 8 B 175 ns to 155, 32 B 172 to 155, 256 B 178 to 170; more data
+ * gains nothing.)  Only the first put after a notice: what is stored behind it into a line that
+ * was given up waits for it to come back, so that a stream of notices would take ten times as
+ * long.  Nor without a notice: there the target is looking at the line already (125 ns to 140).
+ */
+#define DEMOTE_MAX 256u /* bytes */
+
+EMU_INLINE void demote_data(const char *dst, size_t length)
+{
+    uintptr_t end = (uintptr_t)dst + length;
+
+    for (uintptr_t line = (uintptr_t)dst; (length <= DEMOTE_MAX) && (line < end);
+         line = (line | (TOFU_LINE - 1)) + 1) {
+        tofu_demote_line(line);
+    }
+}
+
 /* Store n bytes at a remote STADD. */
 EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, uint64_t rmt_stadd, size_t n,
                            uint64_t edata, unsigned long flags, void *cbdata)
 {
     struct emu_region *r;
     struct emu_peer   *peer;
-    bool               starts = false;
+    uintptr_t          entry;
+    bool               starts = false, answer = false;
     int                code;
 
     code = emu_post_peer(vcq, rmt_id, &peer);
@@ -126,6 +148,10 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
             code = emu_region_cut_off(peer, r);
             goto failed;
         }
+        answer = vcq->answers && (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
+        if (emu_unlikely(answer)) {
+            demote_data((char *)r->base + EMU_STADD_OFF(rmt_stadd), n);
+        }
     } else {
         code = emu_private_write(peer, r, EMU_STADD_OFF(rmt_stadd), src, n, emu_put_order(vcq, flags));
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
@@ -138,7 +164,12 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     if (emu_unlikely(flags & UTOFU_ONESIDED_FLAG_SPS(15ul))) {
         starts = emu_session_credit(peer, (unsigned)(flags >> 24) & 15);
     }
-    code = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    entry = (uintptr_t)peer->tx.next;
+    code  = post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    if (emu_unlikely(answer)) {
+        vcq->answers = false;
+        tofu_demote_line(entry); /* 0, where there was no lane: nothing happens */
+    }
     if (emu_unlikely(starts)) {
         emu_session_carry(vcq, peer);
     }
@@ -244,28 +275,14 @@ EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, u
     return false;
 }
 
-/*
- * An answer to a notice where bets are on (utofu_poll_mrq): the next thing that happens to its
- * lines is that the other CPU reads them.  It gets them sooner from the cache that both share
- * than out of this CPU's own.  (Measured on an Intel that has the instruction, one way, medians
- * of 9 to 13 runs in turns: 8 B 175 ns to 155, 32 B 172 to 155, 256 B 178 to 170; more data
- * gains nothing.)  Only the first put after a notice: what is stored behind it into a line that
- * was given up waits for it to come back, so that a stream of notices would take ten times as
- * long.  Nor without a notice: there the target is looking at the line already (125 ns to 140).
- */
-#define DEMOTE_MAX 256u /* bytes */
-
 static EMU_NOINLINE bool notify_answer(struct emu_vcq *vcq, struct emu_peer *peer, const struct emu_region *r,
                                        const char *dst, size_t length, uint64_t edata, uint64_t rmt_stadd)
 {
-    uintptr_t entry = (uintptr_t)peer->tx.next, end = (uintptr_t)dst + length;
+    uintptr_t entry = (uintptr_t)peer->tx.next;
 
     vcq->answers = false;
     if (dst != NULL) {
-        for (uintptr_t line = (uintptr_t)dst; (length <= DEMOTE_MAX) && (line < end);
-             line = (line | (TOFU_LINE - 1)) + 1) {
-            tofu_demote_line(line);
-        }
+        demote_data(dst, length);
         emu_fetch_next(peer, r, dst, length);
     }
     if (emu_lane_push(&peer->tx, peer->block, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
