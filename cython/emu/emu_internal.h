@@ -253,6 +253,7 @@ struct emu_vcq {
     uint32_t             sent;   /* tcq_tail - toq_left at the last notice: */
     bool                 stream; /* nothing was posted between the last two */
     bool                 bets;   /* on the next notice: see utofu_poll_mrq */
+    bool                 took;    /* a notice, since the last time that this was asked (emu_lane_entry) */
     bool                 answers; /* the next put with a notice: the first after one that was bet on */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];

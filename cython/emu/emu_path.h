@@ -10,6 +10,7 @@
 #include "emu_internal.h"
 
 #include <string.h>
+#include <tofu_cpu.h>
 
 #define EMU_POST_FLAGS \
     (UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | \
@@ -50,9 +51,10 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
 }
 
 /* The next entry of a lane, and its word but for type and EDATA.  False: the target's
- * MRQ overflows; it ends when it next looks (chapter 7). */
-EMU_INLINE bool emu_lane_entry(struct emu_lane_tx *tx, struct emu_vcq_block *target, struct emu_lane_entry **entry_p,
-                               uint64_t *word_p)
+ * MRQ overflows; it ends when it next looks (chapter 7).  vcq: whose lane it is; NULL: somebody
+ * else's (emu_session_carry.c). */
+EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_vcq_block *target,
+                               struct emu_lane_entry **entry_p, uint64_t *word_p)
 {
     struct emu_lane_entry *e = tx->next, *a, *b;
 
@@ -76,27 +78,37 @@ EMU_INLINE bool emu_lane_entry(struct emu_lane_tx *tx, struct emu_vcq_block *tar
         }
         return false;
     }
+    /* Who sends one after the other, and takes none meanwhile, has the line of the next four fetched
+     * with the first of these: the target has read it the last time round.  (On an Intel, in turns:
+     * puts of 8 B with a notice 14.5 ns each, so 12.4; 64 B 21.5 and 16.9.)  Not who answers
+     * notices: at that line the target will be looking soon. */
+    if ((vcq != NULL) && ((uintptr_t)e % TOFU_LINE == 0)) {
+        if (!vcq->took) {
+            tofu_fetch_line((uintptr_t)e + TOFU_LINE);
+        }
+        vcq->took = false;
+    }
     *entry_p = e;
     *word_p  = ((tx->wr_a + tx->wr_b) << EMU_ENTRY_SEQ_SHIFT) | ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
     return true;
 }
 
-/* Put a notice into a lane; target is the block of the lane's VCQ.  second: a get's
+/* Put a notice into a lane (of vcq or, NULL, of somebody else); target is the block of the lane's VCQ.  second: a get's
  * local STADD, or when the target may see the notice of a put (0: at once). */
-EMU_INLINE int emu_lane_push(struct emu_lane_tx *tx, struct emu_vcq_block *target, int type, uint64_t edata,
-                             uint64_t second_value, uint64_t rmt_stadd)
+EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_vcq_block *target, int type,
+                             uint64_t edata, uint64_t second_value, uint64_t rmt_stadd)
 {
     struct emu_lane_tx     before;
     struct emu_lane_entry *e, *second;
     uint64_t               word, second_word;
 
     if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (second_value == 0))) {
-        if (emu_unlikely(!emu_lane_entry(tx, target, &e, &word))) {
+        if (emu_unlikely(!emu_lane_entry(vcq, tx, target, &e, &word))) {
             return UTOFU_ERR_MRQ_PEER;
         }
     } else {
         before = *tx;
-        if (!emu_lane_entry(tx, target, &e, &word) || !emu_lane_entry(tx, target, &second, &second_word)) {
+        if (!emu_lane_entry(vcq, tx, target, &e, &word) || !emu_lane_entry(vcq, tx, target, &second, &second_word)) {
             *tx = before;
             return UTOFU_ERR_MRQ_PEER;
         }
@@ -128,7 +140,7 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
             return code;
         }
     }
-    return emu_lane_push(&peer->tx, peer->block, type, edata, second_value, rmt_stadd);
+    return emu_lane_push(vcq, &peer->tx, peer->block, type, edata, second_value, rmt_stadd);
 }
 
 /* ------------------------------------------------------------- translation */

@@ -169,6 +169,7 @@ static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct
     vcq->stream      = sent == vcq->sent;
     vcq->bets        = emu_looks_bet && !vcq->stream && (vcq->empty_polls > (vcq->bets ? FAR_BETTING : FAR));
     vcq->answers     = vcq->bets;
+    vcq->took        = true;
     vcq->empty_polls = 0;
     vcq->sent        = sent;
     /* the next one may come to the same place, or as far on as this one from the last */
