@@ -76,9 +76,12 @@ static void finish(struct conf_vcq *vcq, const struct call *c)
 }
 
 #define REFUSED(_i, _call, ...) \
-    conf_check_code(__FILE__, __LINE__, posts[_i].name, posts[_i].post(_call), \
-                    (const int[]){__VA_ARGS__}, \
-                    sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+    (conf_at(__FILE__, __LINE__, posts[_i].name), \
+     conf_expects((const int[]){__VA_ARGS__}, \
+                  sizeof((const int[]){__VA_ARGS__}) / sizeof(int)), \
+     conf_check_code(__FILE__, __LINE__, posts[_i].name, posts[_i].post(_call), \
+                     (const int[]){__VA_ARGS__}, \
+                     sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 
 CONF_TEST("3.1.2.1", post_invalid_handle, 1,
           "every one-sided function refuses a handle that is none, or was "

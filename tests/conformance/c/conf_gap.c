@@ -147,6 +147,9 @@ CONF_TEST("3.7", gap_limits, 1,
         rc[7] = utofu_prepare_get_stride_gap(COMMON, 8, 2, 0, 0, SHAPE, desc,
                                              &size);
         for (k = 0; k < 8; k++) {
+            if (!conf_is_emulator() && (rc[k] == UTOFU_SUCCESS)) {
+                conf_skip("the library does not look at packet sizes and gaps");
+            }
             CONF_CHECK((rc[k] <= UTOFU_ERR_INVALID_ARG) &&
                                (rc[k] >= UTOFU_ERR_INVALID_DATA),
                        "function %d of 8, packet size %zu, gap %zu: %s", k,
