@@ -7,6 +7,8 @@
 #include "emu_copy.h"
 #include "emu_modes.h"
 #include "emu_path.h"
+#include "emu_service.h"
+#include "emu_vma.h"
 
 int emu_desc_lcl_type(const struct emu_desc *d)
 {

@@ -10,6 +10,7 @@
  * highest down, and the first ones of processes only when there are no others.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 
 #define MAX_PLACED 24 /* processes of a node; Fugaku's numbers for more are beyond 8 */
 

@@ -15,6 +15,7 @@
  * acknowledged, and programs use a timer.
  */
 #include "emu_internal.h"
+#include "emu_vma.h"
 
 #include <tofu_doorbell.h>
 

@@ -10,6 +10,7 @@
  * handler is not installed for them.
  */
 #include "emu_internal.h"
+#include "emu_vma.h"
 
 #include <fcntl.h>
 #include <signal.h>

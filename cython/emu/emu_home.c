@@ -10,6 +10,7 @@
  * that nothing shows it.
  */
 #include "emu_home.h"
+#include "emu_job.h"
 
 #include "emu_rehome.h"
 

@@ -8,6 +8,7 @@
 #define EMU_HOME_H
 
 #include "emu_internal.h"
+#include "emu_vma.h"
 
 #define EMU_HOME_SLOTS 1024u
 #define EMU_HOME_MAX   ((uint64_t)8 << 30) /* of one block: to copy takes 0.5 ms/MiB */

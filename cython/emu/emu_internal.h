@@ -7,7 +7,7 @@
  * posting, polling and registration; emu_g.mem_lock keeps registrations still
  * while the service thread uses one.  Lock order: VCQ, mem_lock, emu_g.lock, the
  * job's robust mutex, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise
- * (but for ARMW on private memory, emu_service.c: those two locks are only tried, or waited for
+ * (but for ARMW on private memory, emu_armw_private.c: those two locks are only tried, or waited for
  * a second, and no other is taken with them).
  */
 #ifndef EMU_INTERNAL_H
@@ -354,7 +354,7 @@ void emu_unlock(pthread_mutex_t *lock);
  * is being called.  Where the caller may be cancelled is not the place for it. */
 int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
-/* One line on stderr: "utofu: ..." */
+/* emu_message.c: one line on stderr: "utofu: ..." */
 void emu_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Chapter 7: message, then the process ends. */
 void emu_async_error(const char *what, const struct emu_vcq *vcq) __attribute__((noreturn));
@@ -365,65 +365,6 @@ static inline int emu_ready(void)
 {
     return emu_likely(atomic_load_explicit(&emu_g.ready, memory_order_acquire)) ? UTOFU_SUCCESS : emu_join();
 }
-/* emu_memfd.c: from the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
- * an error, EFBIG, of this thread's call and not the end of the program; errno stays. */
-struct emu_file_size {
-    sigset_t mask;
-    bool     pending; /* the program's own SIGXFSZ */
-};
-void emu_file_size_begin(struct emu_file_size *f);
-void emu_file_size_end(const struct emu_file_size *f);
-/* A sealed memfd: nobody can shrink it under a mapping.  -1: errno says why not */
-int emu_memfd(const char *name, uint64_t size);
-/* Lock the job's control segment; repairs what a dead holder left.  false: a
- * holder that lives but does not run kept it for seconds. */
-bool emu_control_lock(void);
-void emu_control_unlock(void);
-/* false: the program has closed all descriptors, as daemons do, ours too: what has their numbers
- * by now is its own.  One is asked for all. */
-bool emu_fds_ours(void);
-/* The VCQ goes away: operations towards it fail from here on. */
-void emu_vcq_gone(const struct emu_vcq *vcq);
-/* emu_cq.c: take a free CQ of the TNI for this process (control locked); -1: none */
-int emu_cq_take(unsigned tni, enum emu_cq_kind kind);
-/* Its CQ went back to the node, and may be another process' by now: this one left the job, and a
- * destructor of the program frees what is left, or it lost its slot (control locked). */
-bool emu_vcq_reclaimed(const struct emu_vcq *vcq);
-/* Free what a process slot holds, or what those of a node do that have ended (control locked). */
-void emu_control_reclaim(uint32_t slot);
-void emu_node_reclaim(uint32_t node);
-bool emu_process_stopped(pid_t pid);
-bool emu_slot_alive(const struct emu_proc_slot *slot);
-uint64_t emu_start_time(pid_t pid);
-/* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
-bool emu_first_thread_ended(pid_t pid);
-bool emu_own_first_thread_ended(void); /* that of this process; looks */
-const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */
-#define EMU_OWN_PATH 64u
-const char *emu_own_path(const char *name, char path[EMU_OWN_PATH]); /* a file of it; returns path */
-int emu_open_own(const char *name, int flags);
-void emu_procfs_fork_child(void);
-int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
-int emu_peer_credentials(int fd, pid_t *pid_p);
-
-/* emu_service.c */
-int emu_service_start(void);
-void emu_service_stop(void);
-void emu_service_wake(void);
-enum { EMU_FD_MEMORY = -1, EMU_FD_CONTROL = -2 };
-/* A descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
-int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
-/* The same by a connection to its service thread, which waits for FD_TIMEOUT_MS at most. */
-int emu_service_fd(int conn, int fd);
-/* Its service thread is to know that this process carries for the VCQ (emu_relay.c). */
-void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id);
-/* The process is the one that we met: it has neither ended nor executed another
- * program, as far as the service thread was told; asks the kernel now and then. */
-bool emu_peer_is_there(struct emu_peer_process *proc);
-/* ARMW on private memory of a peer; returns SUCCESS or an MRQ error. */
-int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t operand, uint64_t compare,
-                     uint64_t stadd, uint64_t addr, uint64_t *old_p);
-
 /* emu_peer.c */
 extern struct emu_peer emu_no_peer;
 struct emu_peer_process *emu_peer_process_get(uint32_t slot); /* lock held */
@@ -435,13 +376,20 @@ void emu_peer_processes_clean(void);
 void emu_peers_release(struct emu_vcq *vcq); /* lock held */
 /* The peer of an ID; creates it.  MRQ_PEER: no such VCQ; INVALID_VCQ_ID. */
 int emu_peer_find(struct emu_vcq *vcq, uint64_t id, struct emu_peer **peer_p);
-/* Translate a STag; MRQ_RMT_STADD: not registered. */
-int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **region_p);
-int emu_peer_mem_fd(struct emu_peer_process *proc);
-/* The file of a region was cut off under an operation: no more direct access. */
-int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
 /* Frees peers that were forgotten while a session was carried on. */
 void emu_peers_bury(struct emu_vcq *vcq);
+
+/* emu_peer_mem.c */
+/* Stands for all pages of translations that a peer has not needed yet */
+extern struct emu_region emu_no_regions[EMU_REGION_PAGE];
+/* Translate a STag; MRQ_RMT_STADD: not registered. */
+int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **region_p);
+/* The file of a region was cut off under an operation: no more direct access. */
+int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
+/* Its memory file, for what is not mapped; below 0: out of reach. */
+int emu_peer_mem_fd(struct emu_peer_process *proc);
+/* All that is mapped of it, what another mapping took the place of, too (lock held) */
+void emu_peer_unmap(struct emu_peer_process *proc);
 
 /* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
  * are those of that segment. */
@@ -497,73 +445,6 @@ int emu_local_blame(int code, int local_code, const void *addr, size_t n);
 /* Strict mode: is what is mapped here of a peer there, that is to say when it is this process?
  * (Of others it is a file, and emu_fault.c looks after that.) */
 bool emu_target_is_there(const struct emu_peer *peer, const struct emu_region *r, uint64_t off, size_t n);
-
-/* emu_vma.c: what is mapped at [addr, addr + size) of this process */
-struct emu_vma {
-    bool     readable, writable; /* throughout */
-    bool     shared;             /* one shared file mapping covers all of it */
-    bool     plain;              /* private mappings do: heap, anonymous memory, data of a program */
-    bool     anonymous;          /* no file does */
-    bool     unknown;            /* /proc/self/maps can't be read, so nobody can say */
-    uint64_t dev, ino, file_off; /* of addr, when shared */
-    char     path[256];
-};
-bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);
-/* Where the first mapping of that name ends; false: there is none, or nobody can say */
-bool emu_vma_end_of(const char *path, uintptr_t *end_p);
-/* Is anything mapped whose name begins so?  (Or nobody can say.) */
-bool emu_vma_named(const char *path);
-struct emu_mapping {
-    uintptr_t begin, end;
-    uint64_t  off; /* of begin, in the file */
-    int       prot;
-};
-/* The first mapping of that file that ends after one address and begins before the other.
- * 1: found, 0: there is none, -1: nobody can say.  None of the three allocates. */
-int emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before, struct emu_mapping *found);
-/* Shows all of them, until see returns false.  false: nobody can say which there are.  (Shared
- * ones; a private mapping of the file is the program's own.) */
-bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
-                          bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
-/* From now on they can be seen though no descriptor can be had (EMFILE), or /proc is out of
- * reach (chroot); and no more: two descriptors are free */
-void emu_vma_keep(void);
-void emu_vma_let_go(void);
-void emu_vma_fork_child(void); /* what is kept is not about the child */
-
-/* emu_bounds.c: a region that is about to be registered reaches to the ends of the machine's pages, as
- * far as there is such memory; down: before its beginning, too */
-void emu_bounds_widen(uintptr_t *addr, size_t *size, bool writable, bool down);
-
-/* emu_rehome.c: private memory that becomes a mapping of a memfd when it is registered
- * (mem_lock held) */
-struct emu_window {
-    uint64_t begin, end; /* addresses: what peers can map of the registration */
-    uint64_t dev, ino, off;
-};
-/* The window of [addr, addr + size), and a reference to it; -1: there is none, *why_p says why.
- * plain: emu_vma_query has said so of it */
-int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool plain, struct emu_window *w,
-                   const char **why_p);
-/* The registration of [addr, addr + size) went, and this reference; -1: it had none */
-void emu_rehome_put(int home, uintptr_t addr, size_t size);
-/* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
-int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
-/* For a thread of ours: from the one to the other what it has on the heap is not moved.  No
- * other lock may be waited for between them. */
-void emu_rehome_hold(void);
-void emu_rehome_release(void);
-/* Another thread of ours begins, or has ended; between emu_rehome_hold and emu_rehome_release,
- * or in a process that has no service thread. */
-void emu_rehome_beside(bool runs);
-void emu_rehome_fork_prepare(void);
-void emu_rehome_fork_parent(void);
-void emu_rehome_fork_child(void);
-
-/* emu_fault.c: mappings of files that a peer may cut off (lock held) */
-void emu_fault_guard(int fd, void *base, uint64_t size);
-void emu_fault_unguard(void *base);
-extern __thread int emu_fault_seen __attribute__((tls_model("initial-exec")));
 
 /* emu_fence.c: a fence in all threads of the job's processes */
 void emu_fence_join(void); /* the control segment is there */

@@ -9,7 +9,9 @@
  * described by its address, and peers use system calls.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
+#include "emu_vma.h"
 
 #include <tofu_vcq.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emu_memfd.c - files of memory, which are sparse and longer than a limit of file sizes allows. */
 #include "emu_internal.h"
+#include "emu_job.h"
 
 #include <errno.h>
 #include <fcntl.h>

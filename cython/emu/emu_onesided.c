@@ -14,6 +14,8 @@
 #include "emu_copy.h"
 #include "emu_modes.h"
 #include "emu_path.h"
+#include "emu_service.h"
+#include "emu_vma.h"
 
 /* What the notices of an operation say.  Built on the failure path; elsewhere the
  * same values travel in registers. */

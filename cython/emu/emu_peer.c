@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * emu_peer.c - other processes and their VCQs as seen from here: found by VCQ ID,
- * their shared memory mapped, their registrations translated to pointers.
+ * their segments mapped.
  *
  * All of this is the slow path of the first operation towards something; what it
  * finds is kept until the VCQ, or the peer, goes away.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
+#include "emu_service.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -151,8 +151,6 @@ void emu_peer_process_lost(struct emu_peer_process *p)
     }
 }
 
-static void mappings_free(struct emu_peer_process *p);
-
 void emu_peer_processes_clean(void)
 {
     struct emu_peer_process **link = &emu_g.procs, *p;
@@ -167,7 +165,7 @@ void emu_peer_processes_clean(void)
             continue;
         }
         *link = p->next;
-        mappings_free(p);
+        emu_peer_unmap(p);
         munmap(p->shm, EMU_STAGS_OFF);
         close(p->seg_fd);
         if (p->mem_fd >= 0) {
@@ -188,254 +186,6 @@ static void process_leave(struct emu_peer_process *p)
     if (atomic_fetch_sub(&p->users, 1) == 1) {
         emu_service_wake();
     }
-}
-
-int emu_peer_mem_fd(struct emu_peer_process *proc)
-{
-    int fd = proc->mem_fd, none = -1;
-
-    if (fd == -1) {
-        fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
-        if (!atomic_compare_exchange_strong(&proc->mem_fd, &none, (fd < 0) ? -2 : fd) && (fd >= 0)) {
-            close(fd); /* another thread was faster */
-        }
-        if ((fd < 0) && ((errno == EACCES) || (errno == EPERM))) {
-            emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
-        }
-    }
-    return proc->mem_fd;
-}
-
-/* ----------------------------------------------------------- memory of a peer */
-
-/* Files are mapped whole, and those of moved memory are large, and sparse: they are not to
- * take more than a quarter of the addresses, which end not far above the stack (lock held). */
-static uint64_t room_taken;
-
-static bool room_for(uint64_t size)
-{
-    char here;
-
-    return (size <= UINT64_MAX / 8) && (room_taken + size <= (uintptr_t)&here / 4);
-}
-
-/* All of them, those that others have taken the place of, too (lock held) */
-static void mappings_free(struct emu_peer_process *p)
-{
-    while (p->mappings != NULL) {
-        struct emu_peer_mapping *m = p->mappings;
-
-        p->mappings = m->next;
-        room_taken -= m->room;
-        emu_fault_unguard(m->base);
-        munmap(m->base, m->size);
-        free(m);
-    }
-}
-
-/* Map the file of a memfd of the peer; NULL: no room, no memory */
-static void *mapping_make(struct emu_peer_process *p, int fd, uint64_t size, bool writable, bool moved)
-{
-    struct emu_peer_mapping *m = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
-    void                    *base;
-
-    if (m == NULL) {
-        return NULL;
-    }
-    base = mmap(NULL, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED) {
-        free(m);
-        return NULL;
-    }
-    *m          = (struct emu_peer_mapping){.base = base, .size = size, .room = moved ? size : 0, .next = p->mappings};
-    p->mappings = m;
-    room_taken += m->room;
-    emu_fault_guard(fd, base, size);
-    madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
-    return base;
-}
-
-/* Where a memfd of the peer is mapped here; NULL: it can't be */
-static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *e, bool writable, uint64_t need)
-{
-    uint32_t             index = e->seg, gen = e->seg_gen;
-    struct emu_peer_seg *seg;
-    struct emu_seg      *shared;
-    struct stat          st;
-    void                *base = NULL;
-    int                  fd;
-
-    if (index >= EMU_MAX_SEGS) {
-        return NULL;
-    }
-    if (proc->segs == NULL) {
-        proc->segs = calloc(EMU_MAX_SEGS, sizeof(*proc->segs));
-        if (proc->segs == NULL) {
-            return NULL;
-        }
-    }
-    seg = &proc->segs[index];
-    if (seg->cut_off && (seg->gen == gen)) {
-        return NULL;
-    }
-    if ((seg->base != NULL) && (seg->gen == gen) && (seg->size >= need) && (seg->writable || !writable)) {
-        return seg->base;
-    }
-    shared = &proc->shm->seg[index];
-    fd     = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);
-    if (fd < 0) {
-        return NULL;
-    }
-    if (!fstat(fd, &st) && (st.st_dev == shared->dev) && (st.st_ino == shared->ino) && (atomic_load(&shared->gen) == gen) &&
-        ((uint64_t)st.st_size >= need)) {
-        base = mapping_make(proc, fd, (uint64_t)st.st_size, writable, e->kind == EMU_MEM_MOVED);
-    }
-    close(fd);
-    if (base != NULL) {
-        /* An older mapping stays when it is of the same file (another VCQ may use
-         * pointers into it).  One of another file has no rightful user left, but a
-         * thread may be in the middle of a copy: its addresses stay valid, the file
-         * is let go. */
-        if ((seg->base != NULL) && (seg->gen != gen)) {
-            emu_fault_unguard(seg->base);
-            (void)!mmap(seg->base, seg->size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        }
-        seg->base     = base;
-        seg->size     = (uint64_t)st.st_size;
-        seg->gen      = gen;
-        seg->writable = writable;
-        seg->cut_off  = false;
-    }
-    return base;
-}
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
-#define POPULATE_MAX ((uint64_t)256 << 20) /* above it pages are mapped as they are touched */
-
-static void populate(uintptr_t base, uint64_t begin, uint64_t end, bool writable)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = (base + begin) & ~(page - 1), to = (base + end + page - 1) & ~(page - 1);
-
-    if (to - from <= POPULATE_MAX) {
-        /* the pages exist, since the target registered them: this only maps them */
-        madvise((void *)from, to - from, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-    }
-}
-
-/* Stands for all pages of translations that a peer has not needed yet */
-static struct emu_region no_regions[EMU_REGION_PAGE] = {[0 ... EMU_REGION_PAGE - 1] = {.tag = EMU_NO_TAG}};
-
-static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
-{
-    struct emu_region **page = &peer->regions[stag / EMU_REGION_PAGE];
-
-    if (*page == no_regions) {
-        struct emu_region *fresh = malloc(sizeof(no_regions));
-        if (fresh == NULL) {
-            return NULL;
-        }
-        memcpy(fresh, no_regions, sizeof(no_regions));
-        *page = fresh;
-    }
-    return *page;
-}
-
-int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_p)
-{
-    struct emu_stag   *e    = &peer->stags[stag], copy;
-    struct emu_region *page = region_page(peer, stag), *r;
-    uint32_t           seq;
-
-    if (page == NULL) {
-        return UTOFU_ERR_OUT_OF_MEMORY;
-    }
-    r      = &page[stag % EMU_REGION_PAGE];
-    r->tag = EMU_NO_TAG;
-
-    for (int spin = 0;; spin++) {
-        seq = atomic_load_explicit(&e->seq, memory_order_acquire);
-        memcpy(&copy, e, sizeof(copy));
-        atomic_thread_fence(memory_order_acquire);
-        if (!(seq & 1) && (atomic_load_explicit(&e->seq, memory_order_relaxed) == seq)) {
-            break;
-        }
-        if (spin > 1000000) {
-            return UTOFU_ERR_MRQ_RMT_STADD; /* its owner stopped or died in the middle */
-        }
-    }
-    if (!(copy.flags & EMU_STAG_VALID) || (copy.high == 0) || (copy.end < copy.begin)) {
-        return UTOFU_ERR_MRQ_RMT_STADD;
-    }
-    r->addr   = copy.addr - copy.begin;
-    r->base   = (uintptr_t)r->addr;
-    r->dbegin = copy.begin;
-    r->dspan  = copy.end - copy.begin;
-    r->seg    = EMU_MAX_SEGS;
-    if (!peer->proc->self) {
-        bool  writable = !(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
-        void *seg      = NULL;
-
-        if (copy.kind == EMU_MEM_MOVED) {
-            /* no system call tells that the process has another program by now */
-            emu_peer_is_there(peer->proc);
-        }
-        if (((copy.kind == EMU_MEM_SHARED) || (copy.kind == EMU_MEM_MOVED)) && ((uint64_t)copy.head + copy.tail <= r->dspan)) {
-            uint64_t need = copy.seg_off + (r->dspan - copy.tail);
-            r->dbegin += copy.head;
-            r->dspan -= (uint64_t)copy.head + copy.tail;
-            if (need >= copy.seg_off) {
-                emu_lock(&emu_g.lock);
-                seg = peer_segment(peer->proc, &copy, writable, need);
-                emu_unlock(&emu_g.lock);
-            }
-        }
-        if (seg != NULL) {
-            r->base = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
-            r->seg  = copy.seg;
-            populate(r->base, r->dbegin, r->dbegin + r->dspan, writable);
-        } else {
-            r->dbegin = UINT64_MAX; /* no offset is within 0 of it */
-            r->dspan  = 0;
-        }
-    }
-    r->begin = copy.begin;
-    r->end   = copy.end;
-    r->flags = copy.flags;
-    if (!(copy.flags & UTOFU_REG_MEM_FLAG_READ_ONLY) && (r->dspan >= 8)) {
-        r->wbegin = r->dbegin;
-        r->wspan  = r->dspan;
-        r->span8  = r->wspan - 8;
-    } else {
-        r->wbegin = UINT64_MAX;
-        r->wspan  = 0;
-        r->span8  = 0;
-    }
-    r->tag   = copy.high;
-    r->seq   = seq;
-    r->seq_p = &e->seq;
-    *r_p     = r;
-    return UTOFU_SUCCESS;
-}
-
-int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
-{
-    const struct emu_stag *e = &peer->stags[r->tag % EMU_NUM_STAGS];
-
-    emu_fault_seen = 0;
-    emu_lock(&emu_g.lock);
-    if ((peer->proc->segs != NULL) && (e->seg < EMU_MAX_SEGS)) {
-        peer->proc->segs[e->seg].cut_off = true;
-    }
-    emu_unlock(&emu_g.lock);
-    r->tag = EMU_NO_TAG; /* translated again, by system calls this time */
-    return UTOFU_ERR_MRQ_RMT_MEMORY;
 }
 
 /* --------------------------------------------------------------------- VCQs */
@@ -473,7 +223,7 @@ static void peer_free(struct emu_peer *peer)
     }
     munmap(peer->stags, EMU_STAGS_SIZE);
     for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
-        if (peer->regions[i] != no_regions) {
+        if (peer->regions[i] != emu_no_regions) {
             free(peer->regions[i]);
         }
     }
@@ -613,7 +363,7 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
-        peer->regions[i] = no_regions;
+        peer->regions[i] = emu_no_regions;
     }
     peer->next = vcq->peers;
     vcq->peers = peer;

@@ -11,6 +11,8 @@
  */
 #include "emu_copy.h"
 #include "emu_path.h"
+#include "emu_service.h"
+#include "emu_vma.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

@@ -4,6 +4,7 @@
  * of this one.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 
 #include <errno.h>
 #include <fcntl.h>

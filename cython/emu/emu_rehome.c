@@ -27,8 +27,9 @@
  * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  Where in the
  * memfd: emu_home.c.
  */
-#include "emu_home.h"
 #include "emu_internal.h"
+#include "emu_home.h"
+#include "emu_job.h"
 #include "emu_now.h"
 #include "emu_rehome.h"
 
@@ -41,7 +42,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SPENT_FREE    500000000u             /* ns that moves may take that were for nothing, ... */

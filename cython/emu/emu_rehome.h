@@ -7,6 +7,7 @@
 #define EMU_REHOME_H
 
 #include "emu_internal.h"
+#include "emu_vma.h"
 
 #include <signal.h>
 

@@ -4,6 +4,7 @@
  * pages, nor what the caller and the kernel write meanwhile.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
 #include "emu_rehome.h"
 

@@ -4,6 +4,7 @@
  * (emu_rehome.c): what is at an address stays the same, and nobody sees the change.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_rehome.h"
 
 #include <errno.h>

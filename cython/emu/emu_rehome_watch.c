@@ -13,6 +13,7 @@
  * twice from then on.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_now.h"
 #include "emu_rehome.h"
 

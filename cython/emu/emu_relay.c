@@ -10,6 +10,8 @@
  */
 #include "emu_modes.h"
 #include "emu_path.h"
+#include "emu_service.h"
+#include "emu_vma.h"
 
 #include <signal.h>
 #include <stdlib.h>

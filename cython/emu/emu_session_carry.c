@@ -6,6 +6,7 @@
  */
 #include "emu_copy.h"
 #include "emu_session.h"
+#include "emu_vma.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

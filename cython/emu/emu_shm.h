@@ -317,7 +317,7 @@ struct emu_process {
     uint32_t             session_entries; /* of the MRQ of a session-mode VCQ */
     _Atomic uint32_t     lane_turn;    /* where senders look for one that is free again: goes round */
     _Atomic uint32_t     lanes_wanted; /* times that a sender found hardly any, or none */
-    /* robust, process-shared; ARMW on private memory (emu_service.c): */
+    /* robust, process-shared; ARMW on private memory (emu_armw_private.c): */
     pthread_mutex_t      armw_lock; /* this process at it, or who stands in while it is stopped */
     pthread_mutex_t      stand_in;  /* one of these at a time; before armw_lock */
     char                 pad[EMU_LINE - 48 - 2 * sizeof(pthread_mutex_t)];

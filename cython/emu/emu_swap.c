@@ -9,6 +9,7 @@
  * while the memory is registered can't be told from ours.)  mem_lock is held.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
 
 #include <inttypes.h>

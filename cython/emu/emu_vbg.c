@@ -8,6 +8,7 @@
  * process, by the number of the start gate.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 
 #include <string.h>
 

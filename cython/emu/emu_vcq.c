@@ -5,6 +5,7 @@
  * Which CQ a process takes is decided in emu_cq.c.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
 
 #include <stdlib.h>

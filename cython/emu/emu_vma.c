@@ -8,6 +8,8 @@
  * a child asks right after fork.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
+#include "emu_vma.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -25,6 +25,7 @@
 #include "emu_copy.h"
 #include "emu_now.h"
 #include "emu_path.h"
+#include "emu_vma.h"
 #include "emu_wire.h"
 
 #include <sched.h>

@@ -11,7 +11,7 @@
  * emulator's own lock and its own way to reclaim a slot; the tool is linked with
  * the emulator's sources, but never joins a job.
  */
-#include "../emu_internal.h"
+#include "../emu_job.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMFD_PREFIX "/memfd:utofu-emu:" /* control segments; see emu_job.c */
+#define MEMFD_PREFIX "/memfd:utofu-emu:" /* control segments; see emu_control.c */
 
 /* ------------------------------------------------------------------- JSON */
 

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_control.c - the control segment of a job: which processes there are, and who has
+ * which CQs and barrier gates of which node.
+ *
+ * A memfd that every process of the job has open: a newcomer takes it from a member,
+ * through /proc, and the first one makes it.  Its mutex is robust; what a process had that
+ * died is given back by whoever needs it.
+ */
+#include "emu_internal.h"
+#include "emu_job.h"
+#include "emu_service.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+bool emu_control_lock(void)
+{
+    struct timespec ts;
+    int             ret;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    ts.tv_sec += EMU_LOCK_TIMEOUT_S;
+    ret = pthread_mutex_timedlock(&emu_g.control->mutex, &ts);
+    if (ret == EOWNERDEAD) {
+        /* every change under the mutex is one word, or is redone from the owner
+         * fields by emu_control_reclaim: nothing to roll back */
+        pthread_mutex_consistent(&emu_g.control->mutex);
+        ret = 0;
+    }
+    if (ret != 0) {
+        emu_message("the control segment of job \"%s\" stayed locked for %d s: %s", emu_g.job, EMU_LOCK_TIMEOUT_S,
+                    strerror(ret));
+        return false;
+    }
+    return true;
+}
+
+void emu_control_unlock(void)
+{
+    pthread_mutex_unlock(&emu_g.control->mutex);
+}
+
+void emu_vcq_gone(const struct emu_vcq *vcq)
+{
+    uint32_t gen = vcq->gen;
+
+    /* only that generation: a process that closed all its descriptors may have lost its slot */
+    atomic_compare_exchange_strong(&emu_g.control->vcq_gen[vcq->slot][vcq->index], &gen, gen + 1);
+}
+
+bool emu_vcq_reclaimed(const struct emu_vcq *vcq)
+{
+    const struct emu_proc_slot *slot = &emu_g.control->slot[vcq->slot];
+
+    return (slot->gen != vcq->slot_gen) || (atomic_load(&slot->state) != EMU_SLOT_LIVE);
+}
+
+void emu_control_reclaim(uint32_t slot)
+{
+    struct emu_control *c = emu_g.control;
+
+    /* First of all, whoever knows its VCQs is to look them up again: their IDs may be
+     * another process' as soon as the CQs are free. */
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        uint32_t gen = atomic_load(&c->vcq_gen[slot][i]);
+        if (gen & 1) {
+            atomic_compare_exchange_strong(&c->vcq_gen[slot][i], &gen, gen + 1);
+        }
+    }
+    for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
+        struct emu_node *node = &c->node[n];
+
+        if (atomic_load(&node->key) == 0) {
+            break; /* nodes are taken in order and keep their place */
+        }
+        for (unsigned q = 0; q < EMU_NODE_CQS; q++) {
+            if ((node->cq[q].kind != EMU_CQ_FREE) && (node->cq[q].owner == slot)) {
+                for (unsigned m = 0; m < EMU_NUM_CMPS; m++) {
+                    atomic_store(&node->vcq[q * EMU_NUM_CMPS + m], 0);
+                }
+                node->cq[q].users = 0;
+                node->cq[q].kind  = EMU_CQ_FREE;
+            }
+        }
+        emu_gates_reclaim(n, slot);
+    }
+    atomic_store(&c->slot[slot].state, EMU_SLOT_FREE);
+}
+
+static void reclaim_dead(uint32_t slot)
+{
+    if ((slot < EMU_MAX_PROCS) && (slot != emu_g.slot) && !emu_slot_alive(&emu_g.control->slot[slot])) {
+        emu_control_reclaim(slot);
+    }
+}
+
+void emu_node_reclaim(uint32_t n)
+{
+    struct emu_node *node = &emu_g.control->node[n];
+    uint32_t         asked = EMU_MAX_PROCS; /* mostly one owner has several in a row */
+
+    for (unsigned q = 0; q < EMU_NODE_CQS; q++) {
+        if ((node->cq[q].kind != EMU_CQ_FREE) && (node->cq[q].owner != asked)) {
+            asked = node->cq[q].owner;
+            reclaim_dead(asked);
+        }
+    }
+    for (unsigned g = 0; g < EMU_NODE_GATES; g++) {
+        if ((atomic_load(&node->gate[g].id) != 0) && (node->gate[g].owner != asked)) {
+            asked = node->gate[g].owner;
+            reclaim_dead(asked);
+        }
+    }
+}
+
+static bool control_valid(const struct emu_control *c)
+{
+    return (c->magic == EMU_MAGIC) && (c->version == EMU_SHM_VERSION) && (c->uid == geteuid()) &&
+           (c->size == sizeof(*c)) && (memchr(c->job, '\0', sizeof(c->job)) != NULL) && !strcmp(c->job, emu_g.job);
+}
+
+static int control_map(int fd)
+{
+    struct stat         st;
+    struct emu_control *c;
+
+    if (fstat(fd, &st) || (st.st_size != (off_t)sizeof(*c))) {
+        return -1;
+    }
+    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c == MAP_FAILED) {
+        return -1;
+    }
+    if (!control_valid(c)) {
+        munmap(c, sizeof(*c));
+        return -1;
+    }
+    emu_g.control    = c;
+    emu_g.control_fd = fd;
+    return 0;
+}
+
+static void control_name(char *buf, size_t size)
+{
+    snprintf(buf, size, "utofu-emu:%s", emu_g.job);
+}
+
+/* The control memfd of a live member: found among its descriptors by name,
+ * checked by content. */
+static int control_from_member(pid_t pid, int conn)
+{
+    char           dir[40], name[96], want[128], path[320], link[256];
+    struct dirent *ent;
+    DIR           *d;
+    int            fd, ret = -1;
+
+    control_name(name, sizeof(name));
+    snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
+    snprintf(dir, sizeof(dir), "/proc/%d/fd", (int)pid);
+    d = opendir(dir);
+    if (d == NULL) { /* of a process that is not dumpable: it has to pass it itself */
+        fd = (errno == EACCES) ? emu_service_fd(conn, EMU_FD_CONTROL) : -1;
+        if ((fd >= 0) && control_map(fd)) {
+            close(fd);
+            fd = -1;
+        }
+        return (fd >= 0) ? 0 : -1;
+    }
+    while ((ret != 0) && ((ent = readdir(d)) != NULL)) {
+        snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
+        ssize_t n = readlink(path, link, sizeof(link) - 1);
+        if (n <= 0) {
+            continue;
+        }
+        link[n] = '\0';
+        if (!strcmp(link, want)) {
+            fd = open(path, O_RDWR | O_CLOEXEC);
+            if (fd >= 0) {
+                ret = control_map(fd);
+                if (ret) {
+                    close(fd);
+                }
+            }
+        }
+    }
+    closedir(d);
+    if ((ret != 0) && emu_first_thread_ended(pid)) { /* /proc has none of them */
+        fd  = emu_service_fd(conn, EMU_FD_CONTROL);
+        ret = (fd < 0) ? -1 : control_map(fd);
+        if ((fd >= 0) && ret) {
+            close(fd);
+        }
+    }
+    return ret;
+}
+
+void emu_robust_mutex(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static int control_create(void)
+{
+    struct emu_control *c;
+    char                name[96];
+    int                 fd;
+
+    control_name(name, sizeof(name));
+    fd = emu_memfd(name, sizeof(*c));
+    if (fd < 0) {
+        return -1;
+    }
+    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (c == MAP_FAILED) {
+        close(fd);
+        return -1;
+    }
+    emu_robust_mutex(&c->mutex);
+    c->version = EMU_SHM_VERSION;
+    c->uid     = geteuid();
+    c->size    = sizeof(*c);
+    strcpy(c->job, emu_g.job);
+    c->magic         = EMU_MAGIC;
+    emu_g.control    = c;
+    emu_g.control_fd = fd;
+    return 0;
+}
+
+int emu_control_open(void)
+{
+    for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
+        struct sockaddr_un sa;
+        unsigned           len;
+        pid_t              pid;
+        int                fd, ret;
+
+        if (emu_service_name(slot, &sa, &len)) {
+            return -1;
+        }
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0) {
+            return -1;
+        }
+        ret = connect(fd, (struct sockaddr *)&sa, len);
+        if ((ret == 0) && (emu_peer_credentials(fd, &pid) == 0)) {
+            ret = control_from_member(pid, fd);
+            if (ret == 0) {
+                close(fd);
+                return 0;
+            }
+            /* it may be ending right now; another member may answer */
+        }
+        close(fd);
+    }
+    return control_create();
+}

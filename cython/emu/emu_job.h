@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* emu_job.h - the processes of a job, and what they share by name. */
+#ifndef EMU_JOB_H
+#define EMU_JOB_H
+
+#include "emu_internal.h"
+
+#pragma GCC visibility push(hidden)
+
+/* emu_memfd.c: from the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
+ * an error, EFBIG, of this thread's call and not the end of the program; errno stays. */
+struct emu_file_size {
+    sigset_t mask;
+    bool     pending; /* the program's own SIGXFSZ */
+};
+void emu_file_size_begin(struct emu_file_size *f);
+void emu_file_size_end(const struct emu_file_size *f);
+/* A sealed memfd: nobody can shrink it under a mapping.  -1: errno says why not */
+int emu_memfd(const char *name, uint64_t size);
+/* emu_control.c: find a member of the job and take its control segment, or make one (job lock
+ * held).  0: emu_g.control is mapped; -1: errno may say why not. */
+int emu_control_open(void);
+#define EMU_LOCK_TIMEOUT_S 10 /* for the job's lock, and its control segment's */
+/* Between processes; who finds its holder dead has it, too. */
+void emu_robust_mutex(pthread_mutex_t *mutex);
+/* Lock the job's control segment; repairs what a dead holder left.  false: a
+ * holder that lives but does not run kept it for seconds. */
+bool emu_control_lock(void);
+void emu_control_unlock(void);
+/* false: the program has closed all descriptors, as daemons do, ours too: what has their numbers
+ * by now is its own.  One is asked for all. */
+bool emu_fds_ours(void);
+/* The VCQ goes away: operations towards it fail from here on. */
+void emu_vcq_gone(const struct emu_vcq *vcq);
+/* emu_cq.c: take a free CQ of the TNI for this process (control locked); -1: none */
+int emu_cq_take(unsigned tni, enum emu_cq_kind kind);
+/* Its CQ went back to the node, and may be another process' by now: this one left the job, and a
+ * destructor of the program frees what is left, or it lost its slot (control locked). */
+bool emu_vcq_reclaimed(const struct emu_vcq *vcq);
+/* Free what a process slot holds, or what those of a node do that have ended (control locked). */
+void emu_control_reclaim(uint32_t slot);
+void emu_node_reclaim(uint32_t node);
+bool emu_process_stopped(pid_t pid);
+bool emu_slot_alive(const struct emu_proc_slot *slot);
+uint64_t emu_start_time(pid_t pid);
+/* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
+bool emu_first_thread_ended(pid_t pid);
+bool emu_own_first_thread_ended(void); /* that of this process; looks */
+const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */
+#define EMU_OWN_PATH 64u
+const char *emu_own_path(const char *name, char path[EMU_OWN_PATH]); /* a file of it; returns path */
+int emu_open_own(const char *name, int flags);
+void emu_procfs_fork_child(void);
+int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
+int emu_peer_credentials(int fd, pid_t *pid_p);
+
+#pragma GCC visibility pop
+
+#endif
