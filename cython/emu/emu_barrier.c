@@ -140,10 +140,9 @@ static bool ring_has(struct emu_gate_ring *r)
     return (n != 0) && (n <= EMU_GATE_RING);
 }
 
-static void ring_put(struct emu_gate_ring *r, const struct emu_gate_msg *msg)
+/* tail: what it was when the ring was found; if it was set anew since, nothing happens */
+static void ring_put(struct emu_gate_ring *r, uint32_t tail, const struct emu_gate_msg *msg)
 {
-    uint32_t tail = atomic_load(&r->tail);
-
     msg_copy(&r->msg[tail % EMU_GATE_RING], msg);
     atomic_compare_exchange_strong(&r->tail, &tail, tail + 1);
 }
@@ -296,26 +295,31 @@ static void gate_take_inputs(struct emu_gate *g, struct emu_gate_msg *msg, struc
     }
 }
 
+/* Signal and packet leave at the same time (2.3.1).  With the signal this gate's owner may be done, and
+ * set it anew at once: so both targets are found before anything leaves, and the packet goes first. */
 static void gate_fire(uint32_t ref, struct emu_gate *g, uint64_t id, struct work *w)
 {
-    struct emu_gate_msg msg;
-    uint64_t            fired_at;
+    struct emu_gate_ring *to[EMU_GATE_WAYS];
+    uint32_t              target[EMU_GATE_WAYS], tail[EMU_GATE_WAYS];
+    struct emu_gate_msg   msg;
+    uint64_t              fired_at;
 
+    for (unsigned way = 0; way < EMU_GATE_WAYS; way++) {
+        to[way]   = gate_target(g, id, way, &target[way]);
+        tail[way] = (to[way] != NULL) ? atomic_load(&to[way]->tail) : 0;
+    }
     if (gate_is_start(ref)) {
         ring_take(&g->own, &msg);
     } else {
         gate_take_inputs(g, &msg, w);
     }
     fired_at = msg.due;
-    for (unsigned way = 0; way < EMU_GATE_WAYS; way++) {
-        uint32_t              target;
-        struct emu_gate_ring *r = gate_target(g, id, way, &target);
-
-        if (r != NULL) {
+    for (unsigned way = EMU_GATE_WAYS; way-- > 0;) {
+        if (to[way] != NULL) {
             msg.due = (way == EMU_GATE_PACKET) ? emu_timing_packet_due(fired_at) : fired_at;
-            ring_put(r, &msg);
-            if (!gate_is_start(target)) {
-                work_add(w, target);
+            ring_put(to[way], tail[way], &msg);
+            if (!gate_is_start(target[way])) {
+                work_add(w, target[way]);
             }
         }
     }
@@ -328,8 +332,9 @@ static void work_run(struct work *w)
         struct emu_gate *g   = gate_at(ref);
 
         for (;;) {
-            uint64_t id    = atomic_load(&emu_g.control->node[ref / EMU_NODE_GATES].gate[ref % EMU_NODE_GATES].id);
             uint64_t state = atomic_load(&g->state), held = state | EMU_GATE_CLAIMED;
+            /* after the state: the claim fails if the gate was given to another since */
+            uint64_t id    = atomic_load(&emu_g.control->node[ref / EMU_NODE_GATES].gate[ref % EMU_NODE_GATES].id);
 
             if ((state & EMU_GATE_CLAIMED) || !(state & EMU_GATE_CONFIGURED) || !gate_can_fire(ref, g, id)) {
                 break;
@@ -394,7 +399,7 @@ static int start(struct emu_vbg_set *set, const struct emu_gate_msg *msg)
         set->kind = msg->kind;
         set->op   = msg->op;
         set->num  = msg->num;
-        ring_put(&g->own, msg);
+        ring_put(&g->own, atomic_load(&g->own.tail), msg);
         work_init(&w);
         work_add(&w, ref);
         work_run(&w);
