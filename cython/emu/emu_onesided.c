@@ -270,6 +270,8 @@ EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, u
         tofu_fetch_line((uintptr_t)peer->tx.next);
     }
     if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, peer, r, to)) {
+        /* it may be beyond the end of a file that became shorter */
+        (void)*(volatile const char *)(r->base + to + length - 1);
         atomic_thread_fence(memory_order_release); /* the program's own stores, then the notice */
         return true;
     }

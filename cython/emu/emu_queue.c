@@ -104,7 +104,7 @@ EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
  * whatever its producer has written.  One more than `most` is enough. */
 static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
 {
-    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
     size_t   n     = vcq->mrq_tail - vcq->mrq_head;
 
     if (vcq->session != NULL) {
@@ -196,7 +196,7 @@ static uint64_t lane_due(const struct emu_rx_lane *rx)
  * that no sender starves another; NULL: none */
 EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
 {
-    uint32_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
     uint32_t n, i;
 
     if (emu_unlikely(epoch != vcq->epoch)) {

@@ -207,7 +207,7 @@ static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
     return 0;
 }
 
-void emu_lanes_refresh(struct emu_vcq *vcq, uint32_t epoch)
+void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
 {
     uint32_t wanted, had = vcq->num_lanes;
 

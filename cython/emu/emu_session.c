@@ -9,6 +9,7 @@
  * target, with notices in the owner's name.  The owner carries as well, when it
  * posts descriptors that Puts have been waiting for, and when it polls and finds nothing.
  */
+#include "emu_job.h"
 #include "emu_session.h"
 
 #include <stdlib.h>
@@ -74,8 +75,7 @@ int emu_session_init(struct emu_vcq *vcq)
     pthread_mutexattr_t attr;
     struct emu_session *s;
 
-    s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, emu_g.seg_fd,
-             (off_t)(EMU_SESSIONS_OFF + vcq->index * size));
+    s = emu_segment_map(emu_g.seg_fd, EMU_SESSIONS_OFF + vcq->index * size, size, PROT_READ | PROT_WRITE);
     if (s == MAP_FAILED) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }

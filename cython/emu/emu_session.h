@@ -36,17 +36,19 @@ enum emu_step {
     EMU_STEP_CREDITED,
     EMU_STEP_NOTIFYING, /* the remote notice is written when its lane is beyond lane_before */
     EMU_STEP_NOTIFIED,
-    EMU_STEP_LOCAL      /* the local notice is written when there are more than local_before */
+    EMU_STEP_LOCAL      /* the local notice, of `outcome`, is written when there are more than local_before */
 };
 #define EMU_STEP_DEATHS_SHIFT 4
 #define EMU_STEP_DEATHS_MAX   3u /* then it is the operation that kills */
 #define EMU_STEP_NUMBER_SHIFT 8
 
+/* (A session with more descriptors than a TOQ holds is none: somebody wrote into it.) */
 EMU_INLINE bool emu_session_startable(struct emu_session *s)
 {
     uint64_t claimed = atomic_load(&s->claimed);
 
-    return (claimed < (atomic_load(&s->credits) & EMU_CREDIT_MASK)) && (claimed < atomic_load(&s->posted));
+    return (claimed < (atomic_load(&s->credits) & EMU_CREDIT_MASK)) &&
+           (atomic_load(&s->posted) - claimed - 1 < EMU_SESSION_TOQ);
 }
 
 /* There is something to do, or a carrier is doing it, or died. */

@@ -5,6 +5,7 @@
  * which may be stopped.
  */
 #include "emu_copy.h"
+#include "emu_job.h"
 #include "emu_session.h"
 #include "emu_vma.h"
 
@@ -36,8 +37,7 @@ static struct emu_session *session_of(struct emu_peer *peer)
         return NULL;
     }
     size = EMU_SESSION_SIZE(peer->proc->session_entries);
-    p    = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, peer->proc->seg_fd,
-                (off_t)(EMU_SESSIONS_OFF + peer->vcq * size));
+    p    = emu_segment_map(peer->proc->seg_fd, EMU_SESSIONS_OFF + peer->vcq * size, size, PROT_READ | PROT_WRITE);
     if (p == MAP_FAILED) {
         return NULL;
     }
@@ -160,6 +160,7 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
         return; /* who died there had written it */
     }
     s->local_before = n;
+    s->outcome      = code;
     reach(s, EMU_STEP_LOCAL);
     if (n - atomic_load_explicit(&s->mrq_read, memory_order_acquire) >= size) {
         atomic_fetch_or(&owner->block->epoch, EMU_EPOCH_OVERFLOW);
@@ -274,6 +275,15 @@ static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned
     return UTOFU_SUCCESS;
 }
 
+/* What the Put had failed with when a carrier died telling its owner; SUCCESS: it had not */
+static int failed_with(struct emu_session *s)
+{
+    int64_t code = s->outcome;
+
+    return ((step_of(s) != EMU_STEP_LOCAL) || (code == UTOFU_SUCCESS)) ? UTOFU_SUCCESS :
+           ((code >= UTOFU_ERR_MRQ_RMT_LENGTH) && (code <= UTOFU_ERR_MRQ_OTHER)) ? (int)code : UTOFU_ERR_MRQ_OTHER;
+}
+
 /* A Put of the owner's, from the step that an earlier carrier reached.  Credit is given before
  * anybody is told: who dies in here leaves no notice, and no success, after which nothing
  * starts. */
@@ -281,8 +291,11 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
                      struct emu_peer **work)
 {
     struct emu_peer *target = NULL;
-    int              code   = emu_post_peer(via, d->rmt_id, &target);
+    int              code   = failed_with(s);
 
+    if (code == UTOFU_SUCCESS) {
+        code = emu_post_peer(via, d->rmt_id, &target);
+    }
     if (code == UTOFU_SUCCESS) {
         emu_relay_target(owner, target);
     }
@@ -348,8 +361,11 @@ static void run(struct emu_vcq *via, struct emu_peer *work)
             while (emu_session_startable(s) && may_go_on(owner)) {
                 carry_one(via, owner, s, &work);
             }
+            /* nobody is at one while we have the lock, unless somebody else wrote that */
+            bool sound = atomic_load(&s->started) == atomic_load(&s->claimed);
+
             pthread_mutex_unlock(&s->lock);
-            if (!may_go_on(owner)) {
+            if (!sound || !may_go_on(owner)) {
                 break;
             }
         }

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  12u
+#define EMU_SHM_VERSION  13u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -245,17 +245,17 @@ enum emu_lane_heat {
 /* What peers read with every notice: one line per VCQ, seldom written. */
 struct emu_vcq_block {
     _Atomic uint32_t taken;      /* by a VCQ, from before it exists until all of it is gone (owner's use) */
-    _Atomic uint32_t epoch;      /* announcements, EMU_EPOCH_OVERFLOW */
     uint32_t         mrq_entries;
-    uint32_t         session;    /* session mode: it has a struct emu_session */
+    _Atomic uint64_t epoch;      /* counts announcements, and EMU_EPOCH_OVERFLOW */
     uint64_t         vcq_id;     /* with default path */
+    uint32_t         session;    /* session mode: it has a struct emu_session */
     _Atomic uint32_t armed;      /* its owner sleeps: who brings a notice takes this and rings */
     uint32_t         bell_length; /* of bell: where to ring, an abstract name */
     char             bell[32];
     _Atomic uint32_t announced;  /* lanes to look at: index + 1 of the last, a stack */
-    char             pad1[EMU_LINE - 68];
+    char             pad1[EMU_LINE - 72];
 };
-#define EMU_EPOCH_OVERFLOW 0x80000000u
+#define EMU_EPOCH_OVERFLOW ((uint64_t)1 << 63) /* no count gets there */
 
 enum emu_mem_kind {
     EMU_MEM_PRIVATE, /* reached by system calls ("kind M") */
@@ -371,7 +371,8 @@ struct emu_session {
     uint64_t         made;     /* the lock exists: it stays when VCQs come and go */
     _Atomic uint64_t step;     /* how far the operation under way got: emu_session.h */
     uint64_t         lane_before, local_before, credit_before;
-    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 96];
+    int64_t          outcome; /* of which the local notice is */
+    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 104];
     struct emu_session_lane   lane[EMU_SESSION_LANES];
     struct emu_session_slot   toq[EMU_SESSION_TOQ];
     struct emu_session_notice mrq[]; /* session_entries */

@@ -26,6 +26,7 @@ struct emu_stats {
 
 static enum { OFF, TEXT, JSON } form;
 static char path[256];
+static bool at_end; /* the process ends, and all was told */
 
 bool emu_stats_init(void)
 {
@@ -33,6 +34,7 @@ bool emu_stats_init(void)
 
     form    = OFF;
     path[0] = '\0';
+    at_end  = false;
     if ((s == NULL) || (*s == '\0') || !strcmp(s, "0")) {
         return false;
     }
@@ -121,16 +123,13 @@ static void tell(const char *line, size_t n)
     }
 }
 
-void emu_stats_close(struct emu_vcq *vcq)
+static void print(const struct emu_vcq *vcq)
 {
     const struct emu_stats *s = vcq->stats;
     char                    line[1536];
     const char              *because;
     int                     n;
 
-    if (s == NULL) {
-        return;
-    }
     because = (s->private_because != NULL) ? s->private_because : "";
 #define U64 "%" PRIu64
     if (form == JSON) {
@@ -166,15 +165,24 @@ void emu_stats_close(struct emu_vcq *vcq)
     if (n > 0) {
         tell(line, ((size_t)n < sizeof(line)) ? (size_t)n : sizeof(line) - 1);
     }
+}
+
+void emu_stats_close(struct emu_vcq *vcq)
+{
+    if ((vcq->stats != NULL) && !at_end) {
+        print(vcq);
+    }
     free(vcq->stats);
     vcq->stats = NULL;
 }
 
+/* Other threads may still call the library: they go on counting. */
 void emu_stats_print(void)
 {
+    at_end = true;
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if (emu_g.vcq[i] != NULL) {
-            emu_stats_close(emu_g.vcq[i]);
+        if ((emu_g.vcq[i] != NULL) && (emu_g.vcq[i]->stats != NULL)) {
+            print(emu_g.vcq[i]);
         }
     }
 }

@@ -145,6 +145,9 @@ static void send_op(struct emu_wire *w, struct wire_op *op)
     if ((op->tcq_code != UTOFU_SUCCESS) || (op->desc.kind == EMU_OP_NOP)) {
         op->code   = op->tcq_code;
         op->landed = op->remote_told = op->local_told = true;
+        if (w->vcq->special & EMU_SPECIAL_STATS) {
+            emu_stats_done(w->vcq, &op->desc, &op->carried, op->code);
+        }
     }
 }
 
@@ -288,6 +291,9 @@ static int probe(struct emu_peer *peer, const struct emu_region *r, uint64_t off
 {
     char byte;
 
+    if (!emu_target_is_there(peer, r, off, 1)) {
+        return UTOFU_ERR_MRQ_RMT_MEMORY;
+    }
     return emu_private_read(peer, r, off, &byte, 1, false, EMU_ORDER_NONE);
 }
 

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 EXPECTED = {
     "tni": 2,
     "put": 7,
@@ -34,9 +36,10 @@ EXPECTED = {
 }
 
 
-def run(program, value, name="stats_known_work"):
+def run(program, value, name="stats_known_work", **extra):
     env = {k: v for k, v in os.environ.items() if not k.startswith("UTOFU_")}
     env["UTOFU_EMU_JOB"] = f"stats-{os.getpid()}"
+    env.update(extra)
     if value:
         env["UTOFU_EMU_STATS"] = value
     done = subprocess.run(
@@ -100,3 +103,10 @@ def test_name_of_file_too_long(emu_tests):
     error = run(emu_tests, "json:" + "x" * 300)
     assert "the name of the file is too long" in error
     assert '"put": 7' in error
+
+
+@pytest.mark.parametrize("strict", ["0", "1"])
+def test_failures_in_the_tcq(emu_tests, tmp_path, strict):
+    file = tmp_path / "stats.json"
+    run(emu_tests, f"json:{file}", name="stats_of_failures", UTOFU_EMU_STRICT=strict)
+    assert json.loads(file.read_text().splitlines()[0])["failed"] == 5

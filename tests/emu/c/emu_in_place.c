@@ -99,3 +99,38 @@ CONF_TEST("copies", put_in_place, 2, "a put from memory that is its target, mapp
     conf_barrier();
     conf_vcq_close(&vcq);
 }
+
+CONF_TEST("copies", in_place_cut_off, 2, "nor is it a success when the file has become shorter")
+{
+    struct {
+        int pid, fd;
+    } mine = {(int)getpid(), -1}, all[2];
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           stadds[2];
+    char                    path[64], *data;
+    int                     fd;
+
+    fd      = memfd_create("program", MFD_CLOEXEC);
+    mine.fd = fd;
+    CONF_CHECK((fd >= 0) && !ftruncate(fd, SIZE), "memfd_create");
+    conf_exchange(&mine, sizeof(mine), all);
+    if (conf_rank == 0) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", all[1].pid, all[1].fd);
+        fd = open(path, O_RDWR);
+        CONF_CHECK(fd >= 0, "%s", path);
+    }
+    data = map_fd(fd, 0);
+    memset(data, 1, SIZE);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, data, SIZE, stadds);
+    if (conf_rank == 0) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + 32768, stadds[1] + 32768, 512, 1, CONF_TCQ, NULL));
+        CONF_EXPECT_TCQ(&vcq, NULL);
+        CONF_CHECK(!ftruncate(fd, 4096), "ftruncate");
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0] + 32768, stadds[1] + 32768, 512, 2, CONF_TCQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_RMT_MEMORY);
+        CONF_CHECK(notice.edata == 2, "EDATA %d", (int)notice.edata);
+    }
+    conf_barrier();
+}

@@ -5,7 +5,12 @@
  */
 #include "harness.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 CONF_TEST("stats", stats_known_work, 1, "known work for test_stats.py; the result does not depend on being counted")
 {
@@ -41,5 +46,61 @@ CONF_TEST("stats", stats_known_work, 1, "known work for test_stats.py; the resul
         CONF_CODE(utofu_poll_mrq(vcq.hdl, 0, &notice), UTOFU_SUCCESS, UTOFU_ERR_MRQ_RMT_STADD);
     }
     CONF_CODE(utofu_poll_mrq(vcq.hdl, 0, &notice), UTOFU_ERR_NOT_FOUND);
+    conf_vcq_close(&vcq);
+}
+
+static utofu_vcq_hdl_t in_use;
+static volatile bool   begun;
+
+static void *goes_on(void *arg)
+{
+    struct utofu_mrq_notice notice;
+    void                   *cbdata;
+
+    for (;;) {
+        utofu_poll_mrq(in_use, 0, &notice);
+        utofu_poll_tcq(in_use, 0, &cbdata);
+        utofu_nop(in_use, 0, NULL);
+        begun = true;
+    }
+    return arg;
+}
+
+CONF_TEST("stats", exit_beside_a_thread, 1, "a process that counts ends in peace while another thread of it goes on")
+{
+    pthread_t thread;
+    int       status;
+
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+
+        CONF_CHECK(child >= 0, "fork");
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            setenv("UTOFU_EMU_STATS", "json:/dev/null", 1);
+            CONF_OK(utofu_create_vcq(0, UTOFU_VCQ_FLAG_THREAD_SAFE, &in_use));
+            CONF_CHECK(!pthread_create(&thread, NULL, goes_on, NULL), "pthread_create");
+            while (!begun) {
+                usleep(100);
+            }
+            exit(0);
+        }
+        CONF_CHECK(waitpid(child, &status, 0) == child, "waitpid");
+        CONF_CHECK(status == 0, "it ended with status 0x%x", status);
+    }
+}
+
+CONF_TEST("stats", stats_of_failures, 1, "operations that fail in the TCQ, for test_stats.py")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    uint64_t        word = 0;
+
+    conf_vcq_create(&vcq, 0, 0);
+    s = conf_reg(&vcq, &word, sizeof(word), 0);
+    for (int i = 0; i < 5; i++) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, s + ((uint64_t)900 << 40), s, 8, 0, CONF_TCQ, CONF_PTR(i)));
+        CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(i), UTOFU_ERR_TCQ_STADD);
+    }
     conf_vcq_close(&vcq);
 }

@@ -121,3 +121,32 @@ CONF_TEST("unmapped", unmapped_own_target, 1,
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
 }
+
+CONF_TEST("unmapped", unmapped_own_target_ahead, 1,
+          "and so it is when an operation behind it, which wants a notice, is under way already")
+{
+    struct conf_vcq         vcq;
+    struct conf_mem         mem, hole;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           there, gone;
+    int                     code;
+
+    setenv("UTOFU_EMU_STRICT", "1", 1);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_ANON, 8192);
+    conf_mem_alloc(&hole, CONF_MEM_ANON, 8192);
+    memset(mem.addr, 1, 8192);
+    memset(hole.addr, 2, 8192);
+    there = conf_reg(&vcq, mem.addr, 8192, 0);
+    gone  = conf_reg(&vcq, hole.addr, 8192, 0);
+    CONF_CHECK(munmap(hole.addr + 4096, 4096) == 0, "munmap");
+    for (int i = 0; i < 100; i++) {
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 5, gone + 6144, 8, 1, 0, NULL));
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 5, there, 8, 2, CONF_LMRQ, NULL));
+        code = CONF_WAIT_MRQ(&vcq, &notice);
+        CONF_CHECK((code == UTOFU_ERR_MRQ_RMT_MEMORY) && (notice.edata == 1), "%s of %d", conf_code_name(code),
+                   (int)notice.edata);
+        CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+        CONF_CHECK(notice.edata == 2, "EDATA %d", (int)notice.edata);
+    }
+}
