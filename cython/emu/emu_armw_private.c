@@ -23,6 +23,7 @@
 #define ARMW_LOCK_MS   1000 /* the owner waits for one that stands in */
 #define STAND_IN_TRIES (2 * ARMW_LOCK_MS / ARMW_WAIT_MS)
 #define BESIDE_TRIES   (100 / ARMW_WAIT_MS)
+#define ANSWER_WAITS   (5000 / ARMW_WAIT_MS) /* then it has failed, as nothing waits for another process (1.2) */
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -32,21 +33,22 @@ static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct ti
 /* ------------------------------------------------------------------- owner */
 
 /* The address of size bytes at a STADD of ours that peers may write; mem_lock is
- * held, so it stays registered. */
-static int armw_target(const struct emu_mailbox *m, void **addr_p)
+ * held, so it stays registered.  Each field is read once: others can write them at any time. */
+static int armw_target(const struct emu_mailbox *m, uint8_t size, void **addr_p)
 {
     struct emu_vcq *vcq;
-    uint64_t        off = EMU_STADD_OFF(m->stadd), word;
-    struct iovec    lcl = {&word, m->size}, rmt;
+    uint64_t        stadd = __atomic_load_n(&m->stadd, __ATOMIC_RELAXED), off = EMU_STADD_OFF(stadd), word;
+    uint32_t        index = __atomic_load_n(&m->vcq, __ATOMIC_RELAXED);
+    struct iovec    lcl   = {&word, size}, rmt;
 
-    if ((m->vcq >= EMU_MAX_VCQS) || ((vcq = emu_g.vcq[m->vcq]) == NULL) || ((m->size != 4) && (m->size != 8))) {
+    if ((index >= EMU_MAX_VCQS) || ((vcq = emu_g.vcq[index]) == NULL) || ((size != 4) && (size != 8))) {
         return UTOFU_ERR_MRQ_PEER;
     }
-    const struct emu_stag *e = &vcq->stags[EMU_STADD_STAG(m->stadd)];
-    if ((e->high != EMU_STADD_HIGH(m->stadd)) || (off < e->begin) || (off >= e->end)) {
+    const struct emu_stag *e = &vcq->stags[EMU_STADD_STAG(stadd)];
+    if ((e->high != EMU_STADD_HIGH(stadd)) || (off < e->begin) || (off >= e->end)) {
         return UTOFU_ERR_MRQ_RMT_STADD;
     }
-    if ((e->end - off < m->size) || (off % m->size)) {
+    if ((e->end - off < size) || (off % size)) {
         return UTOFU_ERR_MRQ_RMT_LENGTH;
     }
     if (e->flags & UTOFU_REG_MEM_FLAG_READ_ONLY) {
@@ -54,7 +56,7 @@ static int armw_target(const struct emu_mailbox *m, void **addr_p)
     }
     uint64_t addr = e->addr + (off - e->begin);
     /* registered memory may have been unmapped by mistake: ask before touching */
-    rmt = (struct iovec){(void *)(uintptr_t)addr, m->size};
+    rmt = (struct iovec){(void *)(uintptr_t)addr, size};
     if ((process_vm_readv((pid_t)syscall(SYS_gettid), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) {
         return UTOFU_ERR_MRQ_RMT_MEMORY;
     }
@@ -74,7 +76,7 @@ static bool armw_locked(pthread_mutex_t *lock, int ret)
 
 /* The ARMW, atomic also against who stands in for us: that one began while we were stopped, and
  * may be in the middle of it.  Not for ever: it may be stopped itself. */
-static bool armw_serve(const struct emu_mailbox *m, void *addr, uint64_t *old_p)
+static bool armw_serve(const struct emu_mailbox *m, uint8_t size, void *addr, uint64_t *old_p)
 {
     struct timespec ts;
     int             ret = pthread_mutex_trylock(&emu_g.shm->armw_lock);
@@ -87,7 +89,7 @@ static bool armw_serve(const struct emu_mailbox *m, void *addr, uint64_t *old_p)
     if (!armw_locked(&emu_g.shm->armw_lock, ret)) {
         return false;
     }
-    *old_p = emu_armw_direct(m->op, m->size, addr, m->operand, m->compare);
+    *old_p = emu_armw_direct(m->op, size, addr, m->operand, m->compare);
     pthread_mutex_unlock(&emu_g.shm->armw_lock);
     return true;
 }
@@ -97,16 +99,20 @@ void emu_mailboxes_serve(void)
     for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
         struct emu_mailbox *m        = &emu_g.shm->mailbox[i];
         uint32_t            expected = EMU_MBOX_POSTED;
+        uint8_t             size;
         void               *addr;
+        int                 code;
 
         if (!atomic_compare_exchange_strong(&m->state, &expected, EMU_MBOX_TAKEN)) {
             continue;
         }
         pthread_mutex_lock(&emu_g.mem_lock);
-        m->code = armw_target(m, &addr);
-        if ((m->code == UTOFU_SUCCESS) && !armw_serve(m, addr, &m->result)) {
-            m->code = UTOFU_ERR_MRQ_OTHER;
+        size = __atomic_load_n(&m->size, __ATOMIC_RELAXED);
+        code = armw_target(m, size, &addr);
+        if ((code == UTOFU_SUCCESS) && !armw_serve(m, size, addr, &m->result)) {
+            code = UTOFU_ERR_MRQ_OTHER;
         }
+        m->code = code;
         pthread_mutex_unlock(&emu_g.mem_lock);
         atomic_store(&m->state, EMU_MBOX_DONE);
         futex(&m->state, FUTEX_WAKE, INT_MAX, NULL);
@@ -120,11 +126,12 @@ static bool armw_stopped_target(int fd, int op, unsigned size, uint64_t operand,
 {
     uint64_t old = 0, value;
 
-    if ((fd < 0) || (pread(fd, &old, size, (off_t)addr) != (ssize_t)size)) {
+    /* no functions that are cancellation points: the VCQ may be locked */
+    if ((fd < 0) || (syscall(SYS_pread64, fd, &old, (long)size, addr) != (long)size)) {
         return false;
     }
     value = emu_armw_value(op, old, operand, compare);
-    if (pwrite(fd, &value, size, (off_t)addr) != (ssize_t)size) {
+    if (syscall(SYS_pwrite64, fd, &value, (long)size, addr) != (long)size) {
         return false;
     }
     *old_p = old;
@@ -198,7 +205,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
     const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
     struct emu_request    kick = {EMU_REQUEST_KICK, 0, 0};
     struct emu_mailbox   *m    = mailbox_claim(peer);
-    unsigned              tries = 0;
+    unsigned              tries = 0, waits = 0;
     int                   code, conn;
 
     if (m == NULL) {
@@ -244,7 +251,13 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                 }
                 continue;
             }
-            tries = emu_process_stopped(peer->proc->pid) ? tries + 1 : 0;
+            /* its helper thread does not answer: it has no descriptor for our connection, say */
+            if ((++waits >= ANSWER_WAITS) && atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED)) {
+                code = UTOFU_ERR_MRQ_OTHER;
+                break;
+            }
+            posted = EMU_MBOX_POSTED;
+            tries  = emu_process_stopped(peer->proc->pid) ? tries + 1 : 0;
             if ((tries != 0) &&
                 armw_stand_in(peer->proc, m, tries, op, size, operand, compare, addr, old_p, &code)) {
                 break;

@@ -8,15 +8,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define FD_TIMEOUT_MS 2000
+#define ANSWERS_MAX   256 /* that one may have to throw away: their numbers come again then */
 #define ASK_EVERY     16 /* calls of emu_peer_is_there; between them the thread tells */
 
 static void wait_not_for_ever(int conn)
@@ -38,7 +41,7 @@ int emu_service_connection(struct emu_peer_process *proc)
     if (proc->conn_fd >= 0) {
         return proc->conn_fd;
     }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = emu_fd_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return -1;
     }
@@ -54,7 +57,8 @@ int emu_service_connection(struct emu_peer_process *proc)
 
 bool emu_peer_is_there(struct emu_peer_process *proc)
 {
-    char byte;
+    struct timespec at_once = {0, 0}; /* the call may write what is left of it */
+    struct pollfd   hears;
 
     if (proc->conn_fd < 0) {
         emu_lock(&emu_g.lock);
@@ -69,38 +73,59 @@ bool emu_peer_is_there(struct emu_peer_process *proc)
     }
     /* the kernel closes the other end at exit and at exec, before anything else
      * can have the pid or the address space */
-    return (recv(proc->conn_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK));
+    hears = (struct pollfd){proc->conn_fd, POLLRDHUP, 0};
+    /* no function that is a cancellation point: the VCQ may be locked */
+    return (syscall(SYS_ppoll, &hears, 1, &at_once, NULL, 0) >= 0) && !(hears.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static int receive_fd(int conn)
+/* The next answer, and what came with it: a descriptor, or -1.  false: none came in time */
+static bool receive_fd(int conn, char *number_p, int *fd_p)
 {
     union {
         struct cmsghdr align;
         char           buf[CMSG_SPACE(sizeof(int))];
     } control;
-    char            status;
-    struct iovec    iov = {&status, 1};
+    struct iovec    iov = {number_p, 1};
     struct msghdr   msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
     struct cmsghdr *c;
-    int             fd = -1;
+    ssize_t         n;
 
-    if (recvmsg(conn, &msg, MSG_CMSG_CLOEXEC) != 1) {
-        return -1;
+    do {
+        n = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC);
+    } while ((n < 0) && (errno == EINTR));
+    *fd_p = -1;
+    if ((n != 1) || (msg.msg_flags & MSG_CTRUNC)) { /* there was one, and no number free for it here */
+        return false;
     }
     c = CMSG_FIRSTHDR(&msg);
     if ((c != NULL) && (c->cmsg_level == SOL_SOCKET) && (c->cmsg_type == SCM_RIGHTS) &&
         (c->cmsg_len == CMSG_LEN(sizeof(int)))) {
-        memcpy(&fd, CMSG_DATA(c), sizeof(int));
+        memcpy(fd_p, CMSG_DATA(c), sizeof(int));
     }
-    return fd;
+    return true;
 }
 
 int emu_service_fd(int conn, int fd)
 {
-    struct emu_request req = {EMU_REQUEST_FD, fd, 0};
+    static _Atomic unsigned requests;
+    struct emu_request      req = {EMU_REQUEST_FD, fd, atomic_fetch_add(&requests, 1) & 0xff};
+    char                    number;
+    int                     got = -1;
 
     wait_not_for_ever(conn);
-    return (send(conn, &req, sizeof(req), MSG_NOSIGNAL) == (ssize_t)sizeof(req)) ? receive_fd(conn) : -1;
+    if (send(conn, &req, sizeof(req), MSG_NOSIGNAL) != (ssize_t)sizeof(req)) {
+        return -2;
+    }
+    /* what comes first may be the answer to one that was not waited for to the end */
+    for (int i = 0; (i < ANSWERS_MAX) && receive_fd(conn, &number, &got); i++) {
+        if (number == (char)req.vcq_id) {
+            return got;
+        }
+        if (got >= 0) {
+            close(got);
+        }
+    }
+    return -2;
 }
 
 void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id)
@@ -127,7 +152,8 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
     } else {
         snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)proc->pid, fd);
     }
-    got = open(path, open_flags | O_CLOEXEC);
+    /* by now it may be anything of that number: a FIFO would let us wait, and a terminal become ours */
+    got = open(path, open_flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (got >= 0) {
         return got;
     }
@@ -137,7 +163,7 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
         got = emu_service_fd(conn, fd);
     }
     if (got < 0) {
-        errno = refusal; /* why /proc said no is what a user can act on */
+        errno = (got == -2) ? ETIMEDOUT : refusal; /* why /proc said no is what a user can act on */
     }
-    return got;
+    return (got < 0) ? -1 : got;
 }

@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,6 +23,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#define LEAVE_MS 500 /* in which a process that ends has closed all that it had */
 
 bool emu_control_lock(void)
 {
@@ -129,13 +132,17 @@ static bool control_valid(const struct emu_control *c)
            (c->size == sizeof(*c)) && (memchr(c->job, '\0', sizeof(c->job)) != NULL) && !strcmp(c->job, emu_g.job);
 }
 
+/* 0; -1: not now; -2: it is not one of this job and version */
 static int control_map(int fd)
 {
     struct stat         st;
     struct emu_control *c;
 
-    if (fstat(fd, &st) || (st.st_size != (off_t)sizeof(*c))) {
+    if (fstat(fd, &st)) {
         return -1;
+    }
+    if (st.st_size != (off_t)sizeof(*c)) {
+        return -2;
     }
     c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (c == MAP_FAILED) {
@@ -143,10 +150,10 @@ static int control_map(int fd)
     }
     if (!control_valid(c)) {
         munmap(c, sizeof(*c));
-        return -1;
+        return -2;
     }
     emu_g.control    = c;
-    emu_g.control_fd = fd;
+    emu_g.control_fd = emu_fd_keep(fd);
     return 0;
 }
 
@@ -155,28 +162,32 @@ static void control_name(char *buf, size_t size)
     snprintf(buf, size, "utofu-emu:%s", emu_g.job);
 }
 
-/* The control memfd of a live member: found among its descriptors by name,
- * checked by content. */
+/* The same of what a member's helper thread passes */
+static int control_asked_for(int conn)
+{
+    int fd = emu_service_fd(conn, EMU_FD_CONTROL), ret = (fd < 0) ? -1 : control_map(fd);
+
+    if ((fd >= 0) && (ret != 0)) {
+        close(fd);
+    }
+    return ret;
+}
+
+/* The control memfd of a live member: found among its descriptors by name, checked by content.  Where
+ * they can't be seen (it is not dumpable, its first thread has ended, there is no /proc here) it has to
+ * pass it itself.  0; -1: not now; -2: it has none of this job and version. */
 static int control_from_member(pid_t pid, int conn)
 {
     char           dir[40], name[96], want[128], path[320], link[256];
     struct dirent *ent;
     DIR           *d;
-    int            fd, ret = -1;
+    int            fd, ret = -2;
 
     control_name(name, sizeof(name));
     snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
     snprintf(dir, sizeof(dir), "/proc/%d/fd", (int)pid);
     d = opendir(dir);
-    if (d == NULL) { /* of a process that is not dumpable: it has to pass it itself */
-        fd = (errno == EACCES) ? emu_service_fd(conn, EMU_FD_CONTROL) : -1;
-        if ((fd >= 0) && control_map(fd)) {
-            close(fd);
-            fd = -1;
-        }
-        return (fd >= 0) ? 0 : -1;
-    }
-    while ((ret != 0) && ((ent = readdir(d)) != NULL)) {
+    while ((ret != 0) && (d != NULL) && ((ent = readdir(d)) != NULL)) {
         snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
         ssize_t n = readlink(path, link, sizeof(link) - 1);
         if (n <= 0) {
@@ -184,24 +195,25 @@ static int control_from_member(pid_t pid, int conn)
         }
         link[n] = '\0';
         if (!strcmp(link, want)) {
-            fd = open(path, O_RDWR | O_CLOEXEC);
-            if (fd >= 0) {
-                ret = control_map(fd);
-                if (ret) {
-                    close(fd);
-                }
+            fd  = open(path, O_RDWR | O_CLOEXEC);
+            ret = (fd >= 0) ? control_map(fd) : -1;
+            if ((fd >= 0) && (ret != 0)) {
+                close(fd);
             }
         }
     }
-    closedir(d);
-    if ((ret != 0) && emu_first_thread_ended(pid)) { /* /proc has none of them */
-        fd  = emu_service_fd(conn, EMU_FD_CONTROL);
-        ret = (fd < 0) ? -1 : control_map(fd);
-        if ((fd >= 0) && ret) {
-            close(fd);
-        }
+    if (d != NULL) {
+        closedir(d);
     }
-    return ret;
+    return ((d == NULL) || (ret == -1) || ((ret != 0) && emu_first_thread_ended(pid))) ? control_asked_for(conn) : ret;
+}
+
+/* The member ends, or executes another program: it has closed its end. */
+static bool has_left(int conn)
+{
+    struct pollfd p = {conn, POLLRDHUP, 0};
+
+    return (poll(&p, 1, 0) < 0) || (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 void emu_robust_mutex(pthread_mutex_t *mutex)
@@ -244,6 +256,8 @@ static int control_create(void)
 
 int emu_control_open(void)
 {
+    pid_t out_of_reach = 0;
+
     for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
         struct sockaddr_un sa;
         unsigned           len;
@@ -265,8 +279,19 @@ int emu_control_open(void)
                 return 0;
             }
             /* it may be ending right now; another member may answer */
+            for (int i = 0; (ret == -1) && (i < LEAVE_MS) && !has_left(fd); i++) {
+                nanosleep(&(struct timespec){0, 1000000}, NULL);
+            }
+            if ((ret == -1) && !has_left(fd)) {
+                out_of_reach = pid;
+            }
         }
         close(fd);
+    }
+    if (out_of_reach != 0) { /* one of our own would make two jobs of one name, which do not see each other */
+        errno = EACCES;
+        emu_message("process %d is in job \"%s\", but does not give its control segment", (int)out_of_reach, emu_g.job);
+        return -1;
     }
     return control_create();
 }

@@ -169,6 +169,14 @@ EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
 }
 #endif
 
+/* The last line of the source is read last (6.1.3.1), and after what operations before have read (2.2.10):
+ * the CPU's own way of it on x86, and a barrier elsewhere. */
+#if defined(__x86_64__)
+#define EMU_READ_IN_ORDER() ((void)0)
+#else
+#define EMU_READ_IN_ORDER() atomic_thread_fence(memory_order_acquire)
+#endif
+
 EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
 {
     const size_t line = 256;
@@ -193,12 +201,14 @@ EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
         memmove(dst, src, left - tail); /* a VCQ may put to itself */
         emu_store_tail(dst + left - tail, src + left - tail, tail);
     }
+    EMU_READ_IN_ORDER();
     memmove(dst, src, n);
 }
 
 /* Copy to memory in reach: body first, then the last word by a release store. */
 EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
 {
+    EMU_READ_IN_ORDER();
     if (emu_likely((n == 8) && !((uintptr_t)dst & 7))) {
         emu_store_tail(dst, src, 8);
         return;
@@ -206,6 +216,7 @@ EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
     if (emu_likely(n != 0)) {
         size_t tail = emu_tail_size((uintptr_t)dst, n);
         emu_copy_body(dst, src, n - tail);
+        EMU_READ_IN_ORDER();
         emu_store_tail(dst + (n - tail), src + (n - tail), tail);
     }
 }

@@ -99,9 +99,10 @@ static int cq_free(const struct emu_cq_slot *cq, unsigned tni, enum emu_cq_kind 
 int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
 {
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
+    bool                first = (kind == EMU_CQ_SHARED) && (cqs_held(cq, kind) == 0);
     int                 q  = -1;
 
-    if ((kind == EMU_CQ_SHARED) && (cqs_held(cq, kind) == 0)) {
+    if (first) {
         emu_node_reclaim(emu_g.node); /* what died with the place that peers predict */
         q = first_cq(tni, emu_g.node_rank, emu_g.node_size);
         q = ((q >= 0) && (cq[q].kind == EMU_CQ_FREE)) ? q : -1;
@@ -111,9 +112,12 @@ int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
             q = (q >= 0) ? q : cq_free(cq, tni, kind, false);
             q = ((q >= 0) || (pass == 0)) ? q : cq_free(cq, tni, kind, true);
             if (q >= 0) {
-                cq[q].kind  = kind;
-                cq[q].owner = emu_g.slot;
+                cq[q].owner = emu_g.slot; /* before it is anybody's: who dies here has taken nothing */
                 cq[q].users = 0;
+                cq[q].kind  = kind;
+                if (first) {
+                    emu_g.first_cq[tni] = (uint8_t)q;
+                }
                 return q;
             }
         }

@@ -15,6 +15,7 @@
  * acknowledged, and programs use a timer.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_vma.h"
 
 #include <tofu_doorbell.h>
@@ -128,7 +129,7 @@ void emu_doorbell_polled(struct emu_vcq *vcq)
 
 static int ring_socket(void)
 {
-    return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return emu_fd_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 /* With the other descriptors of the process, and not when it first rings: a program that

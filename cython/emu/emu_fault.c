@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MAX_RANGES 1024u /* mappings beyond them are not guarded */
@@ -45,7 +46,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
     uintptr_t addr = (uintptr_t)info->si_addr;
 
-    if (guarded(addr) &&
+    if ((info->si_code > 0) && guarded(addr) && /* nobody sent it: there is an address */
         (mmap((void *)(addr & ~(page_size - 1)), page_size, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)) {
         emu_fault_seen = 1;
@@ -55,8 +56,11 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
         previous.sa_sigaction(sig, info, context);
     } else if ((previous.sa_handler != SIG_DFL) && (previous.sa_handler != SIG_IGN)) {
         previous.sa_handler(sig);
-    } else {
+    } else if (info->si_code > 0) {
         signal(sig, SIG_DFL); /* it happens again and ends the process, as ever */
+    } else if (previous.sa_handler == SIG_DFL) { /* somebody sent it */
+        signal(sig, SIG_DFL);
+        syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig); /* when this handler returns */
     }
 }
 

@@ -99,6 +99,9 @@ struct emu_peer_mapping { /* all that was ever made of them */
     void                    *base;
     uint64_t                size;
     uint64_t                room; /* of the addresses for moved memory */
+    uint64_t                dev, ino; /* of the file; 0, 0: it was let go */
+    uint32_t                index; /* which emu_peer_seg had it last */
+    bool                    writable;
     struct emu_peer_mapping *next;
 };
 
@@ -236,7 +239,7 @@ struct emu_vcq {
     uint32_t             mrq_head, mrq_tail, mrq_size;
 
     /* lanes from remote VCQs */
-    uint32_t             epoch;
+    uint64_t             epoch;
     struct emu_vcq_block *block;
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
@@ -339,8 +342,9 @@ struct emu_global {
     struct emu_peer_process *self;
     struct emu_vcq          *vcq[EMU_MAX_VCQS];
     uint32_t                vcq_serial[EMU_MAX_VCQS];
+    uint8_t                 first_cq[EMU_NUM_TNIS]; /* of those that VCQs share, the one that was taken first */
     pthread_t               service;
-    bool                    service_running;
+    _Atomic bool            service_running;
     pthread_mutex_t         mem_lock; /* registrations against the service thread */
 };
 extern struct emu_global emu_g;

@@ -119,7 +119,7 @@ static int slot_claim(void)
     struct emu_control *c = emu_g.control;
     struct stat         st;
 
-    emu_g.listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    emu_g.listen_fd = emu_fd_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if ((emu_g.listen_fd < 0) || fstat(emu_g.listen_fd, &st)) {
         return -1;
     }
@@ -151,6 +151,21 @@ static int slot_claim(void)
     return -1;
 }
 
+/* Something of the node is taken, or a process is on it that has taken nothing yet. */
+static bool node_used(struct emu_control *c, uint32_t n)
+{
+    bool used = emu_gates_used(&c->node[n]);
+
+    for (unsigned q = 0; !used && (q < EMU_NODE_CQS); q++) {
+        used = c->node[n].cq[q].kind != EMU_CQ_FREE;
+    }
+    for (uint32_t slot = 0; !used && (slot < EMU_MAX_PROCS); slot++) {
+        used = (slot != emu_g.slot) && (atomic_load(&c->slot[slot].state) == EMU_SLOT_LIVE) &&
+               (c->slot[slot].node == n) && emu_slot_alive(&c->slot[slot]);
+    }
+    return used;
+}
+
 static int node_claim(void)
 {
     struct emu_control *c   = emu_g.control;
@@ -172,11 +187,7 @@ static int node_claim(void)
         }
     }
     for (uint32_t n = 0; (ret != 0) && (n < EMU_MAX_NODES); n++) {
-        unsigned q = 0; /* full: take the place of a node without users */
-        while ((q < EMU_NODE_CQS) && (c->node[n].cq[q].kind == EMU_CQ_FREE)) {
-            q++;
-        }
-        if ((q == EMU_NODE_CQS) && !emu_gates_used(&c->node[n])) {
+        if (!node_used(c, n)) { /* full: take the place of a node without users */
             atomic_store(&c->node[n].key, key);
             emu_g.node = n;
             ret        = 0;
@@ -233,6 +244,15 @@ bool emu_fds_ours(void)
 
     return (emu_g.listen_fd >= 0) && !fstat(emu_g.listen_fd, &st) && (st.st_dev == emu_g.listen_dev) &&
            (st.st_ino == emu_g.listen_ino);
+}
+
+void *emu_segment_map(int seg_fd, uint64_t off, uint64_t size, int prot)
+{
+    if (!emu_fds_ours()) {
+        errno = EBADF;
+        return MAP_FAILED;
+    }
+    return mmap(NULL, size, prot, MAP_SHARED | MAP_NORESERVE, seg_fd, (off_t)off);
 }
 
 static void close_fd(int *fd, bool ours)

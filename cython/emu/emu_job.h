@@ -7,6 +7,12 @@
 
 #pragma GCC visibility push(hidden)
 
+/* emu_fd.c: a descriptor that is kept, under a number out of the program's way: a copy, or that one
+ * itself, which is closed then.  -1: there is none, errno says why. */
+int emu_fd_dup(int fd);
+int emu_fd_keep(int fd);
+/* The same, but for the standard streams' numbers, of one that is given up when its number is needed. */
+int emu_fd_reserve(int fd);
 /* emu_memfd.c: from the one to the other a file that would be longer than RLIMIT_FSIZE allows (ulimit -f) is
  * an error, EFBIG, of this thread's call and not the end of the program; errno stays. */
 struct emu_file_size {
@@ -30,6 +36,9 @@ void emu_control_unlock(void);
 /* false: the program has closed all descriptors, as daemons do, ours too: what has their numbers
  * by now is its own.  One is asked for all. */
 bool emu_fds_ours(void);
+/* Map a part of a process segment, ours or a peer's; MAP_FAILED: no memory, or its descriptor may be the
+ * program's by now. */
+void *emu_segment_map(int seg_fd, uint64_t off, uint64_t size, int prot);
 /* The VCQ goes away: operations towards it fail from here on. */
 void emu_vcq_gone(const struct emu_vcq *vcq);
 /* emu_cq.c: take a free CQ of the TNI for this process (control locked); -1: none */

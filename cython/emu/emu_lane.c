@@ -4,6 +4,7 @@
  * the first remote notice towards it.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -13,8 +14,7 @@
 struct emu_lane *emu_lane_map(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t session_entries)
 {
     uint64_t size = EMU_LANE_SIZE(lane_entries);
-    void    *lane = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, seg_fd,
-                         (off_t)(EMU_LANES_OFF(session_entries) + index * size));
+    void    *lane = emu_segment_map(seg_fd, EMU_LANES_OFF(session_entries) + index * size, size, PROT_READ | PROT_WRITE);
 
     return (lane == MAP_FAILED) ? NULL : lane;
 }
@@ -148,7 +148,7 @@ void emu_lane_announce(struct emu_vcq_block *target, struct emu_lane *lane, uint
         __atomic_store_n(&lane->next, head, __ATOMIC_RELAXED);
     } while (!atomic_compare_exchange_weak_explicit(&target->announced, &head, index + 1, memory_order_release,
                                                     memory_order_relaxed));
-    /* the overflow bit is kept; 2^31 announcements are out of reach */
+    /* the overflow bit is kept */
     atomic_fetch_add_explicit(&target->epoch, 1, memory_order_acq_rel);
 }
 

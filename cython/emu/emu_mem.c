@@ -34,7 +34,7 @@ int emu_mem_init(struct emu_vcq *vcq)
 {
     uint64_t off = EMU_STAGS_OFF + vcq->index * EMU_STAGS_SIZE;
 
-    vcq->stags = mmap(NULL, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, emu_g.seg_fd, (off_t)off);
+    vcq->stags = emu_segment_map(emu_g.seg_fd, off, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE);
     if (vcq->stags == MAP_FAILED) {
         vcq->stags = NULL;
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -66,7 +66,7 @@ static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
     if ((mode < 0) || ((mode & O_ACCMODE) == O_WRONLY) || (writable && ((mode & O_ACCMODE) != O_RDWR))) {
         return -1;
     }
-    fd = fcntl(n, F_DUPFD_CLOEXEC, 0);
+    fd = emu_fd_dup(n);
     /* another thread may have closed it and opened something else meanwhile */
     if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino))) {
         close(fd);

@@ -36,7 +36,7 @@ void emu_file_size_end(const struct emu_file_size *f)
 
 int emu_memfd(const char *name, uint64_t size)
 {
-    int                  fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), ret, error;
+    int                  fd = emu_fd_keep(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)), ret, error;
     struct emu_file_size f;
 
     if (fd < 0) {

@@ -76,9 +76,9 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
         p->shm             = emu_g.shm;
         p->lane_entries    = emu_g.env.lane_entries;
         p->session_entries = emu_g.env.mrq_entries_session;
-        p->seg_fd = fcntl(emu_g.seg_fd, F_DUPFD_CLOEXEC, 0);
+        p->seg_fd = emu_fd_dup(emu_g.seg_fd);
     } else {
-        p->seg_fd = emu_peer_fd(p, s->seg_fd, O_RDWR);
+        p->seg_fd = emu_fd_keep(emu_peer_fd(p, s->seg_fd, O_RDWR));
         /* the descriptor must be that segment, and the segment one of ours */
         if ((p->seg_fd < 0) || fstat(p->seg_fd, &st) || (st.st_dev != s->seg_dev) || (st.st_ino != s->seg_ino) ||
             ((uint64_t)st.st_size < EMU_STAGS_OFF)) {
@@ -98,7 +98,7 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
             goto err_free;
         }
 #ifdef SYS_pidfd_open
-        p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+        p->pidfd = emu_fd_keep((int)syscall(SYS_pidfd_open, p->pid, 0));
 #endif
         if (!emu_slot_alive(s) || (s->gen != gen)) {
             goto err_free; /* the pid may be another process by now */
@@ -355,8 +355,7 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
         free(peer);
         return UTOFU_ERR_MRQ_PEER;
     }
-    peer->stags = mmap(NULL, EMU_STAGS_SIZE, PROT_READ, MAP_SHARED, proc->seg_fd,
-                       (off_t)(EMU_STAGS_OFF + index * EMU_STAGS_SIZE));
+    peer->stags = emu_segment_map(proc->seg_fd, EMU_STAGS_OFF + index * EMU_STAGS_SIZE, EMU_STAGS_SIZE, PROT_READ);
     if (peer->stags == MAP_FAILED) {
         process_leave(proc);
         free(peer);

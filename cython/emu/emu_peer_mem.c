@@ -7,6 +7,7 @@
  * the registration, or the peer, goes away.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_modes.h"
 #include "emu_service.h"
 #include "emu_vma.h"
@@ -21,16 +22,18 @@
 
 int emu_peer_mem_fd(struct emu_peer_process *proc)
 {
-    int fd = proc->mem_fd, none = -1;
+    if (proc->mem_fd == -1) {
+        emu_lock(&emu_g.lock);
+        if (proc->mem_fd == -1) { /* no other thread was faster */
+            int fd = emu_fd_keep(emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR));
 
-    if (fd == -1) {
-        fd = emu_peer_fd(proc, EMU_FD_MEMORY, O_RDWR);
-        if (!atomic_compare_exchange_strong(&proc->mem_fd, &none, (fd < 0) ? -2 : fd) && (fd >= 0)) {
-            close(fd); /* another thread was faster */
+            if ((fd < 0) && ((errno == EACCES) || (errno == EPERM))) {
+                emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
+                fd = -2;
+            }
+            proc->mem_fd = fd; /* -1: not now, for want of descriptors, say */
         }
-        if ((fd < 0) && ((errno == EACCES) || (errno == EPERM))) {
-            emu_message("can't reach the memory of process %d: %s", (int)proc->pid, strerror(errno));
-        }
+        emu_unlock(&emu_g.lock);
     }
     return proc->mem_fd;
 }
@@ -59,10 +62,45 @@ void emu_peer_unmap(struct emu_peer_process *p)
     }
 }
 
-/* Map the file of a memfd of the peer; NULL: no room, no memory */
-static void *mapping_make(struct emu_peer_process *p, int fd, uint64_t size, bool writable, bool moved)
+/* What was mapped of that file before: memory that is registered for each transfer is in the same one again,
+ * under another generation, and perhaps another index. */
+static struct emu_peer_mapping *mapping_of(struct emu_peer_process *p, uint64_t dev, uint64_t ino, bool writable,
+                                           uint64_t need)
 {
-    struct emu_peer_mapping *m = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
+    struct emu_peer_mapping *m = p->mappings;
+
+    while ((m != NULL) && ((m->dev != dev) || (m->ino != ino) || (m->size < need) || (writable && !m->writable))) {
+        m = m->next;
+    }
+    return m;
+}
+
+/* The registrations of this file are gone, and its place is another's.  No rightful user is left, but a thread
+ * may be in the middle of a copy: the addresses stay valid, the file is let go. */
+static void mapping_let_go(struct emu_peer_process *p, uint32_t index, const void *base)
+{
+    struct emu_peer_mapping *m = p->mappings;
+
+    while ((m != NULL) && (m->base != base)) {
+        m = m->next;
+    }
+    if ((m == NULL) || (m->index != index)) {
+        return; /* it has another index by now */
+    }
+    emu_fault_unguard(m->base);
+    if (mmap(m->base, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) != MAP_FAILED) {
+        room_taken -= m->room;
+        m->room = m->dev = m->ino = 0;
+    }
+}
+
+/* Map the file of a memfd of the peer; NULL: no room, no memory */
+static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd, const struct stat *st, bool writable,
+                                             bool moved)
+{
+    uint64_t                 size = (uint64_t)st->st_size;
+    struct emu_peer_mapping *m    = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
     void                    *base;
 
     if (m == NULL) {
@@ -73,23 +111,30 @@ static void *mapping_make(struct emu_peer_process *p, int fd, uint64_t size, boo
         free(m);
         return NULL;
     }
-    *m          = (struct emu_peer_mapping){.base = base, .size = size, .room = moved ? size : 0, .next = p->mappings};
+    *m          = (struct emu_peer_mapping){.base     = base,
+                                            .size     = size,
+                                            .room     = moved ? size : 0,
+                                            .dev      = st->st_dev,
+                                            .ino      = st->st_ino,
+                                            .writable = writable,
+                                            .next     = p->mappings};
     p->mappings = m;
     room_taken += m->room;
     emu_fault_guard(fd, base, size);
     madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
-    return base;
+    return m;
 }
 
 /* Where a memfd of the peer is mapped here; NULL: it can't be */
 static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *e, bool writable, uint64_t need)
 {
-    uint32_t             index = e->seg, gen = e->seg_gen;
-    struct emu_peer_seg *seg;
-    struct emu_seg      *shared;
-    struct stat          st;
-    void                *base = NULL;
-    int                  fd;
+    uint32_t                 index = e->seg, gen = e->seg_gen;
+    struct emu_peer_mapping *m;
+    struct emu_peer_seg     *seg;
+    struct emu_seg          *shared;
+    struct stat              st;
+    uint64_t                 dev, ino;
+    int                      fd;
 
     if (index >= EMU_MAX_SEGS) {
         return NULL;
@@ -108,32 +153,34 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
         return seg->base;
     }
     shared = &proc->shm->seg[index];
-    fd     = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);
-    if (fd < 0) {
+    dev    = shared->dev;
+    ino    = shared->ino;
+    m      = (atomic_load(&shared->gen) == gen) ? mapping_of(proc, dev, ino, writable, need) : NULL;
+    if (m == NULL) {
+        fd = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);
+        if (fd < 0) {
+            return NULL;
+        }
+        if (!fstat(fd, &st) && (st.st_dev == dev) && (st.st_ino == ino) && (atomic_load(&shared->gen) == gen) &&
+            ((uint64_t)st.st_size >= need)) {
+            m = mapping_make(proc, fd, &st, writable, e->kind == EMU_MEM_MOVED);
+        }
+        close(fd);
+    }
+    if (m == NULL) {
         return NULL;
     }
-    if (!fstat(fd, &st) && (st.st_dev == shared->dev) && (st.st_ino == shared->ino) && (atomic_load(&shared->gen) == gen) &&
-        ((uint64_t)st.st_size >= need)) {
-        base = mapping_make(proc, fd, (uint64_t)st.st_size, writable, e->kind == EMU_MEM_MOVED);
+    /* An older mapping stays when it is of the same file: another VCQ may use pointers into it. */
+    m->index = index;
+    if ((seg->base != NULL) && (seg->gen != gen) && (seg->base != m->base)) {
+        mapping_let_go(proc, index, seg->base);
     }
-    close(fd);
-    if (base != NULL) {
-        /* An older mapping stays when it is of the same file (another VCQ may use
-         * pointers into it).  One of another file has no rightful user left, but a
-         * thread may be in the middle of a copy: its addresses stay valid, the file
-         * is let go. */
-        if ((seg->base != NULL) && (seg->gen != gen)) {
-            emu_fault_unguard(seg->base);
-            (void)!mmap(seg->base, seg->size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        }
-        seg->base     = base;
-        seg->size     = (uint64_t)st.st_size;
-        seg->gen      = gen;
-        seg->writable = writable;
-        seg->cut_off  = false;
-    }
-    return base;
+    seg->base     = m->base;
+    seg->size     = m->size;
+    seg->gen      = gen;
+    seg->writable = m->writable;
+    seg->cut_off  = false;
+    return m->base;
 }
 
 #ifndef MADV_POPULATE_WRITE
@@ -257,6 +304,11 @@ int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
     emu_lock(&emu_g.lock);
     if ((peer->proc->segs != NULL) && (e->seg < EMU_MAX_SEGS)) {
         peer->proc->segs[e->seg].cut_off = true;
+        for (struct emu_peer_mapping *m = peer->proc->mappings; m != NULL; m = m->next) {
+            if (m->base == peer->proc->segs[e->seg].base) {
+                m->dev = m->ino = 0; /* there are pages in it that are not the file's */
+            }
+        }
     }
     emu_unlock(&emu_g.lock);
     r->tag = EMU_NO_TAG; /* translated again, by system calls this time */

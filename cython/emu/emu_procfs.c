@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +32,13 @@ static bool process_stat(pid_t pid, struct process_stat *stat_p)
     int     fd, field;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* no functions that are cancellation points: a VCQ may be locked */
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
     }
-    n = read(fd, buf, sizeof(buf) - 1);
-    close(fd);
+    n = syscall(SYS_read, fd, buf, sizeof(buf) - 1);
+    syscall(SYS_close, fd);
     if (n <= 0) {
         errno = ESRCH;
         return false;
@@ -136,11 +138,12 @@ bool emu_slot_alive(const struct emu_proc_slot *slot)
 
     for (unsigned ms = 0;; ms++) {
         if (!process_stat(slot->pid, &stat)) {
-            /* What is out of descriptors, or memory, is this process: no reason to take what a
-             * living one has. */
-            return (errno != ENOENT) && (errno != ESRCH);
+            /* What is out of descriptors, or memory, or reach of /proc, is this process: no reason to take
+             * what a living one has. */
+            return ((errno != ENOENT) && (errno != ESRCH)) ||
+                   (access("/proc/self", F_OK) && (!kill(slot->pid, 0) || (errno == EPERM)));
         }
-        if (stat.start != slot->start_time) {
+        if ((slot->start_time != 0) && (stat.start != slot->start_time)) { /* 0: it could not find out */
             return false;
         }
         /* the first thread may be gone while others go on: then nobody sees its descriptors */

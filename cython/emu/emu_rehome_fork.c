@@ -56,7 +56,7 @@ static ssize_t copy_out(const struct emu_mapping *m)
         k   = syscall(SYS_pread64, held.fd, m->begin + (from - m->off), to - from, (long)from);
         off = from + ((k > 0) ? (uint64_t)k : 0);
     }
-    return ((k > 0) && !mprotect((void *)m->begin, n, m->prot)) ? 0 : -1;
+    return ((k > 0) && !syscall(SYS_mprotect, m->begin, n, (long)m->prot)) ? 0 : -1;
 }
 
 /* All of it at once: the parent waits for that.  Only system calls: it may run anywhere. */

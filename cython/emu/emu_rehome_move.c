@@ -77,7 +77,7 @@ static bool read_pagemap(int pagemap, uintptr_t at, size_t n, uint64_t entry[PAG
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = n / page * sizeof(*entry);
 
     return (pagemap >= 0) && (n / page <= PAGES_MAX) &&
-           (pread(pagemap, entry, size, (off_t)(at / page * sizeof(*entry))) == (ssize_t)size);
+           (syscall(SYS_pread64, pagemap, entry, size, at / page * sizeof(*entry)) == (long)size);
 }
 
 /* A page that nobody has written ever needs no memory in the file either: before it was frozen it was
@@ -189,12 +189,12 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
 
 bool emu_rehome_punch(int fd, uint64_t off, uint64_t n)
 {
-    return (fd >= 0) && !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)n);
+    return (fd >= 0) && !syscall(SYS_fallocate, fd, (long)(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE), off, n);
 }
 
 bool emu_rehome_data(int fd, uint64_t off, uint64_t end, uint64_t *from_p, uint64_t *to_p)
 {
-    off_t from = lseek(fd, (off_t)off, SEEK_DATA);
+    off_t from = syscall(SYS_lseek, fd, off, (long)SEEK_DATA);
 
     if ((from < 0) && (errno == ENXIO)) {
         return false;
@@ -220,7 +220,7 @@ static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, c
         return 0;
     }
     *at_p = (size_t)(from - m->off);
-    return pread(fd, copy + *at_p, (size_t)(to - from), (off_t)from);
+    return syscall(SYS_pread64, fd, copy + *at_p, to - from, from);
 }
 
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
@@ -236,7 +236,7 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
         }
         done += (size_t)k;
     }
-    return !mprotect(copy, n, m->prot) &&
+    return !syscall(SYS_mprotect, copy, n, (long)m->prot) &&
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);
 }
 

@@ -264,11 +264,11 @@ static bool lend(struct piece *p)
     p->shown  = (dup == MAP_FAILED) ? NULL : dup;
     p->before = anonymous(n);
     if ((p->shown != NULL) && (copy != NULL) && (p->before != NULL) && !madvise(p->shown, n, MADV_DONTFORK) &&
-        !mprotect(p->shown, n, PROT_READ | PROT_WRITE)) {
+        !syscall(SYS_mprotect, p->shown, n, (long)(PROT_READ | PROT_WRITE))) {
         held = away.threads && emu_freeze(p->m.begin, n);
         memcpy(p->before, p->shown, n);
         memcpy(copy, p->before, n);
-        ok = !mprotect(copy, n, p->m.prot) &&
+        ok = !syscall(SYS_mprotect, copy, n, (long)p->m.prot) &&
              (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p->m.begin) != -1);
         if (held) {
             emu_thaw(p->m.begin, n);
@@ -302,7 +302,7 @@ static bool take_back(struct piece *p)
     bool   held = away.threads && emu_freeze(p->m.begin, n), ok;
 
     put_changes(p->shown, (const char *)p->m.begin, p->before, n);
-    ok = !mprotect(p->shown, n, p->m.prot) &&
+    ok = !syscall(SYS_mprotect, p->shown, n, (long)p->m.prot) &&
          (syscall(SYS_mremap, p->shown, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p->m.begin) != -1);
     if (held) {
         emu_thaw(p->m.begin, n);

@@ -117,7 +117,7 @@ static void freeze_open(void)
 static bool sleeps(void)
 {
     char        text[256];
-    ssize_t     n = pread(watch.state, text, sizeof(text) - 1, 0);
+    ssize_t     n = syscall(SYS_pread64, watch.state, text, sizeof(text) - 1, 0L);
     const char *name_end;
 
     text[(n > 0) ? n : 0] = '\0';
@@ -132,7 +132,7 @@ static bool mapped_once(void)
 
     (void)*(volatile char *)watch.probe; /* it may have been swapped out */
     at = (off_t)((uintptr_t)watch.probe / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry));
-    return (pread(watch.pagemap, &entry, sizeof(entry), at) == (ssize_t)sizeof(entry)) && (entry & EXCLUSIVE);
+    return (syscall(SYS_pread64, watch.pagemap, &entry, sizeof(entry), at) == (long)sizeof(entry)) && (entry & EXCLUSIVE);
 }
 
 /* Or there was one that needs nothing any more */

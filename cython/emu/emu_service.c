@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_CONNS EMU_MAX_PROCS
@@ -52,15 +53,14 @@ static int servable_fd(int32_t fd)
     return -1;
 }
 
-static void send_fd(int conn, int fd)
+static void send_fd(int conn, int fd, char number)
 {
     union {
         struct cmsghdr align;
         char           buf[CMSG_SPACE(sizeof(int))];
     } control;
-    char          status = (fd >= 0) ? 1 : 0;
-    struct iovec  iov    = {&status, 1};
-    struct msghdr msg    = {.msg_iov = &iov, .msg_iovlen = 1};
+    struct iovec  iov = {&number, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
     if (fd >= 0) {
         memset(&control, 0, sizeof(control));
@@ -94,7 +94,7 @@ static bool serve_connection(int conn)
         emu_rehome_hold();
         return true;
     case EMU_REQUEST_FD:
-        send_fd(conn, servable_fd(req.fd));
+        send_fd(conn, servable_fd(req.fd), (char)req.vcq_id);
         return true;
     case EMU_REQUEST_CARRIES:
         emu_relay_told(conn, req.vcq_id);
@@ -105,6 +105,28 @@ static bool serve_connection(int conn)
 }
 
 /* ------------------------------------------------------- thread: main loop */
+
+/* What can't be done now is tried again soon, at no great price. */
+static void rest(void)
+{
+    nanosleep(&(struct timespec){0, 5000000}, NULL);
+}
+
+/* It is made again when somebody wants it. */
+static void connection_lost(struct emu_peer_process *p)
+{
+    int fd;
+
+    if (pthread_mutex_trylock(&emu_g.lock) != 0) {
+        rest(); /* whoever has it may be waiting for an answer over it */
+        return;
+    }
+    fd = atomic_exchange(&p->conn_fd, -1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    pthread_mutex_unlock(&emu_g.lock);
+}
 
 struct watched {
     struct emu_peer_process *proc; /* NULL: a connection of a peer to us */
@@ -182,6 +204,7 @@ static void *service_main(void *arg)
             }
         }
         if (ready < 0) {
+            rest(); /* more descriptors than a limit that was lowered since, say: it may be raised again */
             continue;
         }
         emu_relay_reap();
@@ -194,9 +217,13 @@ static void *service_main(void *arg)
         for (unsigned i = 2; i < n; i++) {
             struct emu_peer_process *p = what[i].proc;
 
-            if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) ||
-                                ((p->pidfd < 0) && !emu_peer_process_alive(p)))) {
-                emu_peer_process_lost(p);
+            if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) || (p->pidfd < 0))) {
+                /* its helper thread may have closed our connection only, for want of memory, say */
+                if (((fds[i].revents != 0) && (fds[i].fd == p->pidfd)) || !emu_peer_process_alive(p)) {
+                    emu_peer_process_lost(p);
+                } else if (fds[i].revents != 0) {
+                    connection_lost(p);
+                }
             }
         }
         for (unsigned i = nconns; i-- > 0;) {
@@ -207,7 +234,7 @@ static void *service_main(void *arg)
             }
         }
         if (fds[1].revents) {
-            int   fd = accept4(emu_g.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            int   fd = emu_fd_keep(accept4(emu_g.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
             pid_t pid;
             if (fd >= 0) {
                 if ((nconns < MAX_CONNS) && (emu_peer_credentials(fd, &pid) == 0)) {
@@ -215,9 +242,12 @@ static void *service_main(void *arg)
                 } else {
                     close(fd);
                 }
+            } else {
+                rest(); /* there is none free: it goes on asking */
             }
         }
     }
+    emu_g.service_running = false; /* for want of memory, perhaps: it is counted no more (emu_rehome_may.c) */
     emu_rehome_release();
     for (unsigned i = 0; i < nconns; i++) {
         close(conns[i]);
@@ -233,10 +263,10 @@ int emu_service_start(void)
     sigset_t all, old;
     int      ret;
 
-    emu_g.wake_fd     = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    emu_g.self_mem_fd = emu_open_own("mem", O_RDWR);
+    emu_g.wake_fd     = emu_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    emu_g.self_mem_fd = emu_fd_keep(emu_open_own("mem", O_RDWR));
     if ((emu_g.self_mem_fd < 0) && emu_own_first_thread_ended()) {
-        emu_g.self_mem_fd = emu_open_own("mem", O_RDWR);
+        emu_g.self_mem_fd = emu_fd_keep(emu_open_own("mem", O_RDWR));
     }
     /* A process that is not dumpable (it changed its user) may not open its own
      * memory; peers then can't reach its private memory, but the rest works. */

@@ -14,7 +14,8 @@ void emu_service_wake(void);
 enum { EMU_FD_MEMORY = -1, EMU_FD_CONTROL = -2 };
 /* emu_ask.c: a descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);
-/* The same by a connection to its service thread, which waits for FD_TIMEOUT_MS at most. */
+/* The same by a connection to its service thread, which waits for FD_TIMEOUT_MS at most.  -1: that has none;
+ * -2: it did not answer. */
 int emu_service_fd(int conn, int fd);
 /* Its service thread is to know that this process carries for the VCQ (emu_relay.c). */
 void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id);
@@ -36,7 +37,7 @@ enum emu_request_op {
 struct emu_request {
     uint32_t op;
     int32_t  fd;     /* EMU_REQUEST_FD: a descriptor of the receiver, or one of EMU_FD_ */
-    uint64_t vcq_id; /* EMU_REQUEST_CARRIES: for whom the sender does */
+    uint64_t vcq_id; /* EMU_REQUEST_CARRIES: for whom the sender does; _FD: a number that the answer has, too */
 };
 
 /* emu_ask.c: a connection to the peer's helper thread, which must be of the expected pid; kept

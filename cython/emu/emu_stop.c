@@ -111,7 +111,11 @@ HELPER void restart(int tid)
 #if defined(__x86_64__)
     static const int calls[] = {SYS_epoll_wait, SYS_epoll_pwait, SYS_semop, SYS_semtimedop, SYS_rt_sigtimedwait,
                                 SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4,
-                                SYS_write, SYS_writev, SYS_sendto, SYS_sendmsg};
+                                SYS_write, SYS_writev, SYS_sendto, SYS_sendmsg, SYS_recvmmsg, SYS_sendmmsg,
+#ifdef SYS_epoll_pwait2
+                                SYS_epoll_pwait2,
+#endif
+                                SYS_splice, SYS_sendfile};
     struct user_regs_struct regs;
 
     if ((trace(PTRACE_GETREGS, tid, 0, &regs) != 0) || ((long)regs.rax != -EINTR)) {

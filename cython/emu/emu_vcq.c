@@ -36,13 +36,14 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
         *cmp_p = 0;
         return UTOFU_SUCCESS;
     }
-    for (q = 0; q < (int)EMU_NUM_CQS; q++) {
+    for (int i = -1; i < (int)EMU_NUM_CQS; i++) {
+        q = (i < 0) ? emu_g.first_cq[tni] : i;
         if ((cq[q].kind != EMU_CQ_SHARED) || (cq[q].owner != emu_g.slot)) {
             continue;
         }
         _Atomic uint64_t *vcqs = node_vcqs(tni * EMU_NUM_CQS + (unsigned)q);
         if (want_cmp != CMP_ANY) {
-            /* component IDs count on the process' first shared CQ */
+            /* component IDs count on the process' first shared CQ, which peers predict */
             if (atomic_load(&vcqs[want_cmp]) != 0) {
                 return UTOFU_ERR_USED;
             }

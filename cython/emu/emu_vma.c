@@ -66,7 +66,7 @@ static void keep(struct kept *k, const char *path, int flags)
     struct stat st;
 
     if (!kept_is_there(k)) {
-        k->fd = open(path, flags | O_CLOEXEC);
+        k->fd = emu_fd_reserve(open(path, flags | O_CLOEXEC));
         if ((k->fd >= 0) && !fstat(k->fd, &st)) {
             k->dev = st.st_dev;
             k->ino = st.st_ino;

@@ -101,3 +101,29 @@ CONF_TEST("cqs", cqs_few_are_left, 2, "who finds three free CQs, and asks for mo
     }
     conf_barrier();
 }
+
+CONF_TEST("cqs", component_on_the_first_cq, 1,
+          "component IDs count on the CQ that was taken first, which peers predict, and not on the lowest number")
+{
+    utofu_vcq_hdl_t hdl[9], chosen;
+    utofu_vcq_id_t  id;
+    utofu_tni_id_t  tni;
+    utofu_cq_id_t   cq, first = 0;
+    uint16_t        extra, component;
+    uint8_t         coords[6];
+
+    setenv("UTOFU_EMU_PPN", "3", 1);
+    setenv("PMIX_RANK", "1", 1); /* has CQ 4 first, and CQ 1 next */
+    for (int i = 0; i < 9; i++) {
+        CONF_OK(utofu_create_vcq(0, 0, &hdl[i]));
+    }
+    CONF_OK(utofu_query_vcq_id(hdl[4], &id));
+    CONF_OK(utofu_query_vcq_info(id, coords, &tni, &first, &component));
+    CONF_CHECK(first == 4, "CQ %d", first);
+    CONF_OK(utofu_free_vcq(hdl[4]));
+    CONF_OK(utofu_create_vcq_with_cmp_id(0, component, 0, &chosen));
+    CONF_OK(utofu_query_vcq_id(chosen, &id));
+    CONF_OK(utofu_query_vcq_info(id, coords, &tni, &cq, &extra));
+    CONF_CHECK((cq == first) && (extra == component), "CQ %d, component %d", cq, extra);
+    CONF_CODE(utofu_create_vcq_with_cmp_id(0, component, 0, &chosen), UTOFU_ERR_USED);
+}

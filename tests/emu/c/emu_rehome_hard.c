@@ -30,7 +30,7 @@ static unsigned home_fds(int *fds, unsigned max)
 {
     unsigned n = 0;
 
-    for (int fd = 0; (fd < 256) && (n < max); fd++) {
+    for (int fd = 0; (fd < 4096) && (n < max); fd++) {
         char link[64], target[64] = "";
 
         snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);

@@ -58,7 +58,7 @@ uint64_t own_home_bytes(void)
 {
     uint64_t bytes = 0;
 
-    for (int fd = 0; fd < 256; fd++) {
+    for (int fd = 0; fd < 4096; fd++) {
         char        path[64], target[64] = "";
         struct stat st;
 
