@@ -323,7 +323,7 @@ def _why_not(env, timeout):
     reasons += [
         line.strip()
         for line in tried.stdout.splitlines()
-        if "utofu" in line and "UCX" in line and line.startswith("[")
+        if ("UTOFU" in line or ("utofu" in line and "UCX" in line)) and line.startswith("[")
     ][:5]
     if env.get("UCX_MODULES"):
         reasons.append(f"UCX_MODULES={env['UCX_MODULES']} may exclude it")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import functools
+import math
 import time
 import weakref
 from typing import NamedTuple
@@ -297,6 +298,8 @@ class MessageStream:
 
         Source: cython/core/tofu.h, tofu_iface_progress.
         """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout must be a number of seconds or None, not NaN")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._queue:
             if self._iface is None:

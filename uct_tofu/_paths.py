@@ -8,6 +8,7 @@ is elsewhere.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -96,11 +97,17 @@ def ucx_tool(name: str) -> Path:
 
 
 def ucx_version() -> str:
-    """Version of the libucx wheel, e.g. ``1.22.0``.
+    """Version of the libucx wheel, e.g. ``1.22.0``; ``unknown`` when it does not say.
 
-    Source: the libucx-cu12 wheel, UCX_WHEEL_VERSION.txt.
+    Source: the libucx-cu12 wheel, UCX_WHEEL_VERSION.txt, which older ones lack.
     """
-    return (ucx_dir() / "UCX_WHEEL_VERSION.txt").read_text().strip()
+    file = ucx_dir() / "UCX_WHEEL_VERSION.txt"
+    if file.is_file():
+        return file.read_text().strip()
+    try:
+        return importlib.metadata.version("libucx-cu12")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def prepend_path(value: str, existing: str | None) -> str:

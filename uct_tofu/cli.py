@@ -14,6 +14,7 @@ import click
 import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
+from uct_tofu.cli_types import Number
 from uct_tofu.emu_cli import emu
 from uct_tofu.perf.cli import perf as perf_commands
 from uct_tofu.perf.cli_run import sizes_of
@@ -280,14 +281,14 @@ def _print_plain(cells):
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.01),
+    type=Number(min=0.01),
     default=0.3,
     show_default=True,
     help="Time of one measurement, seconds.",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=60.0,
     show_default=True,
     help="Seconds after which one run is ended.",

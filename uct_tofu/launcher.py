@@ -25,6 +25,7 @@ from uct_tofu._kv_server import Server
 
 __all__ = ["TIMED_OUT", "Launcher"]
 
+LOOK_S = 3600.0  # a wait is no longer; selectors can't have any
 TIMED_OUT = 124  # exit code, as that of timeout(1)
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -257,7 +258,7 @@ class Launcher:
                 self._kill()
             limits = [deadline, None if self._killed else self._ending]
             limits = [limit - now for limit in limits if limit is not None]
-            wait = max(0.0, min(limits)) if limits else None
+            wait = min(max(0.0, min(limits)), LOOK_S) if limits else None
             for key, _ in self._selector.select(wait):
                 if key.data is None:
                     self._on_signals(wake_read)

@@ -10,6 +10,8 @@ import sys
 
 import click
 
+from uct_tofu.cli_types import Number
+
 MAX_RANKS = 1024  # the emulator's limit for a job
 NODES_PER_UNIT = 12
 
@@ -80,11 +82,11 @@ def _command(module, arguments):
 @click.option("--pin/--no-pin", default=True, help="One CPU for each rank (default).")
 @click.option("--tls", help="Value for UCX_TLS, e.g. 'utofu,tcp'.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    "--timeout", type=Number(min=0, min_open=True), metavar="SECONDS",
     help="End the job after so long, with exit code 124.",
 )  # fmt: skip
 @click.option(
-    "--grace", type=click.FloatRange(min=0), default=5.0, show_default=True,
+    "--grace", type=Number(min=0), default=5.0, show_default=True,
     metavar="SECONDS", help="Between asking ranks to end and killing them.",
 )  # fmt: skip
 @click.option(

@@ -51,7 +51,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         c.tofu_md_config_default(&config)
         if tni is not None:
             config.tni = tni
-        for index in tnis or ():
+        for index in () if tnis is None else tnis:
             if not 0 <= index < 32:
                 raise ValueError(f"TNI index {index}: 0 to 31 can be")
             config.tni_mask |= 1u << <unsigned>index

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command uct-tofu, and what it tells shells and build systems."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import uct_tofu
-from uct_tofu import perftest
+from uct_tofu import _paths, perftest
 
 COMMAND = str(Path(sys.executable).with_name("uct-tofu"))
 
@@ -91,6 +92,21 @@ def test_info_says_why_not(cli):
     data = json.loads(output)
     assert code == 1 and not data["transport"]["listed"]
     assert any("UCX_MODULES" in reason for reason in data["transport"]["reasons"])
+
+
+@pytest.mark.parametrize(
+    "variable, value, said",
+    [("UCX_UTOFU_TNI", "9", "TNI number 9"), ("UCX_UTOFU_BACKEND", "tofu", "no uTofu library")],
+)
+def test_info_says_what_the_plugin_said(cli, variable, value, said):
+    code, output = cli("info", env={variable: value})
+    assert code == 1 and said in output and "no cause" not in output
+
+
+def test_version_of_a_wheel_without_the_file(tmp_path, monkeypatch):
+    """Older ones have another; then it is the package's."""
+    monkeypatch.setattr(_paths, "ucx_dir", lambda: tmp_path)
+    assert _paths.ucx_version() == importlib.metadata.version("libucx-cu12")
 
 
 def test_flags_build_a_utofu_program(cli, cc, tmp_path, processes):

@@ -286,11 +286,20 @@ def test_prompt_appears_on_a_terminal(processes, script):
         (["--env", "nonsense", "true"], 2, "NAME=VALUE"),
         ([], 2, "no program"),
         (["/dev/null"], 126, "not executable"),
+        (["--timeout", "nan", "true"], 2, "not a number"),
+        (["--grace", "nan", "true"], 2, "not a number"),
     ],
 )
 def test_bad_arguments(run, arguments, code, said):
     got, _, errors = run(*arguments)
     assert got == code and said in errors
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e12", "1e7"])
+def test_a_time_beyond_what_one_can_wait(run, seconds):
+    """An OverflowError of the selector, once."""
+    code, output, errors = run("--timeout", seconds, "--grace", seconds, "echo", "here")
+    assert (code, output.strip(), errors) == (0, "here", "")
 
 
 def test_module_and_executable(run, tmp_path):

@@ -274,3 +274,10 @@ def test_timeout_says_that_messages_were_dropped(net):
     until(net.iface, lambda: net.iface.stats()["dropped"] == 1)
     with pytest.raises(TimeoutError, match="the iface dropped 1 before.*stream yet"):
         net.iface.messages(5).get(timeout=0.1)
+
+
+def test_a_stream_waits_for_no_nan(net):
+    """It compares with nothing, so the wait had no end."""
+    stream = net.iface.messages(1)
+    with pytest.raises(ValueError, match="not NaN"):
+        stream.get(timeout=float("nan"))

@@ -644,3 +644,8 @@ def test_full_node(tmp_path):
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_tnis_is_a_list_of_indices():
+    with pytest.raises(TypeError):
+        MemoryDomain(tnis=0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from uct_tofu.cli_types import Number
 from uct_tofu.perf import result
 
 # matplotlib takes a second to import: only commands that plot do.
@@ -156,14 +157,14 @@ def _with_plan(repeats):
         ),
         click.option(
             "--seconds",
-            type=click.FloatRange(0, min_open=True),
+            type=Number(0, min_open=True),
             default=0.2,
             show_default=True,
             help="Of one repeat of one size.",
         ),
         click.option(
             "--limit",
-            type=click.FloatRange(0, min_open=True),
+            type=Number(0, min_open=True),
             default=480.0,
             show_default=True,
             help="Begin no further measurement after so many seconds.",

@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from uct_tofu.cli_types import Number
 from uct_tofu.perf import kernels, runner
 
 HEADER = ("test", "layer", "transport", "layout", "size", "p50 us", "p99 us")
@@ -179,7 +180,7 @@ def _by_test(jobs, progress, absent):
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=1e-4),
+    type=Number(min=1e-4),
     default=0.3,
     show_default=True,
     help="Of each repeat.",

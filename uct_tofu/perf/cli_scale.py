@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from uct_tofu.cli_types import Number
 from uct_tofu.perf.scale import WORKLOADS, Case, run_workload
 from uct_tofu.perf.scale.network import FULL_NODES
 from uct_tofu.perf.scale.workloads import EXACT, EXACT_LEAST
@@ -48,7 +49,7 @@ def _nodes(context, parameter, text):
     help="Bytes of a message as it travels.",
 )
 @click.option(
-    "--handler", default=0.0, show_default=True, type=click.FloatRange(0, 1e6),
+    "--handler", default=0.0, show_default=True, type=Number(0, 1e6),
     metavar="NS", help="What the handler of a message takes, nanoseconds.",
 )
 @click.option(
