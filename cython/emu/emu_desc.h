@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_desc.h - TOQ descriptors: what utofu_prepare_* writes and utofu_post_toq
- * reads, and the form in which operations travel wherever they are not carried out
- * at once.
+ * emu_desc.h - TOQ descriptors: the form in which operations travel wherever they are
+ * not carried out at once, and the one that utofu_prepare_* writes and utofu_post_toq reads.
+ *
+ * The latter is opaque by the guide.  Where programs are known to write into it (the public
+ * libfabric provider for Tofu does), sizes and words are those of the machine.  By 64-bit words:
+ *
+ *                     0       1                2        3         4    5       6        7
+ *   NOP, 32 bytes     head    who              0        0
+ *   ARMW, 32          head    who              r_stadd  operand
+ *   CSWAP, 64         head    compare          r_stadd  0         who  0       0        operand
+ *   put, get, 64      head    length           r_stadd  l_stadd   who  mtu, gap 0       0
+ *   piggyback, 64     head    data             data     data      who  length  r_stadd  first data
+ *
+ * head: byte 0 is kind << 4 and 2 for a TCQ notice; EDATA << 8; other flags << 16; ARMW operation << 52;
+ * ARMW size << 56.  who: the remote VCQ ID, with a mark of the VCQ that it was prepared for above it.
+ * length: bits 32 to 63.
  */
 #ifndef EMU_DESC_H
 #define EMU_DESC_H
@@ -24,7 +37,7 @@ struct emu_desc {
     uint8_t  edata;
     uint32_t length; /* ARMW: 4 or 8 */
     uint64_t flags;  /* UTOFU_ONESIDED_FLAG_*, and above them EMU_DESC_* */
-    uint64_t rmt_id; /* a NOP's descriptor ends before it, padded to EMU_DESC_NOP_SIZE */
+    uint64_t rmt_id;
     uint64_t rmt_stadd;
     union {
         uint64_t lcl_stadd; /* PUT, GET */
@@ -35,7 +48,7 @@ struct emu_desc {
     };
 };
 _Static_assert(sizeof(struct emu_desc) == 64, "max_toq_desc_size");
-#define EMU_DESC_NOP_SIZE 32u
+#define EMU_DESC_SHORT 32u /* bytes of those that need no more */
 
 /* flags | mtu << 40 | gap << 52 | ARMW operation << 60 */
 #define EMU_DESC_FLAGS(d)   ((unsigned long)((d)->flags & 0xfffffffffull))
@@ -57,9 +70,11 @@ int emu_desc_armw(struct emu_desc *d, utofu_vcq_hdl_t hdl, uint64_t rmt_id, int 
                   uint64_t compare, uint64_t rmt_stadd, uint64_t edata, unsigned long flags);
 int emu_desc_nop(struct emu_desc *d, utofu_vcq_hdl_t hdl, unsigned long flags);
 
-/* Size in bytes of the descriptor at p, of which `left` bytes exist; 0: it is not a
- * valid descriptor of this VCQ. */
-size_t emu_desc_check(const struct emu_vcq *vcq, const void *p, size_t left);
+/* Write it as a program gets it, to memory aligned to 8 bytes; its size in bytes. */
+size_t emu_desc_pack(const struct emu_desc *d, void *out);
+/* The descriptor at p, of which `left` bytes exist; its size in bytes, or 0: it is not a valid one of
+ * this VCQ.  Each word is read once. */
+size_t emu_desc_unpack(const struct emu_vcq *vcq, const void *p, size_t left, struct emu_desc *d);
 uint16_t emu_desc_mark(utofu_vcq_hdl_t hdl);
 
 /* emu_post.c: post one operation / num_blocks of them, stride bytes apart. */

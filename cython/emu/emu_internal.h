@@ -72,7 +72,8 @@ struct emu_vcq_name {
     uint8_t  path[3];
     uint16_t tni, cq, cmp;
 };
-#define EMU_VCQ_ID_PATH_MASK 0xfull /* path bits of a VCQ ID */
+#define EMU_VCQ_ID_PATH_MASK 0xfull   /* path bits of a VCQ ID */
+#define EMU_VCQ_ID_TAG       0x7554ull /* its upper 16 bits */
 
 uint64_t emu_vcq_id_encode(const struct emu_vcq_name *name);
 bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *name);

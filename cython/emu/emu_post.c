@@ -164,12 +164,6 @@ int emu_post_desc(const struct emu_desc *d, utofu_vcq_hdl_t hdl, void *cbdata)
     return emu_post_stride(d, hdl, 0, 1, cbdata);
 }
 
-/* Of one that emu_desc_check has seen */
-static size_t desc_size_of(const char *p)
-{
-    return (((const struct emu_desc *)(const void *)p)->kind == EMU_OP_NOP) ? EMU_DESC_NOP_SIZE : sizeof(struct emu_desc);
-}
-
 EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void *cbdata)
 {
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
@@ -189,14 +183,13 @@ EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_s
     emu_vcq_lock(vcq);
     /* all are looked at before the first is posted */
     for (left = desc_size; left > 0; left -= k, p += k, n++) {
-        struct emu_desc d = {0};
+        struct emu_desc d;
 
-        k = emu_desc_check(vcq, p, left);
+        k = emu_desc_unpack(vcq, p, left, &d);
         if (k == 0) {
             code = UTOFU_ERR_INVALID_DESC;
             goto out;
         }
-        memcpy(&d, p, k);
         if (refused(vcq, &d)) {
             code = UTOFU_ERR_NOT_SUPPORTED;
             goto out;
@@ -204,19 +197,17 @@ EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_s
     }
     code = (n > 0) ? reserve(vcq, n) : UTOFU_SUCCESS;
     for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
-        struct emu_desc d = {0};
+        struct emu_desc d;
 
-        k = desc_size_of(p);
-        memcpy(&d, p, k);
-        code = let_in(vcq, &d);
+        k    = emu_desc_unpack(vcq, p, left, &d);
+        code = (k == 0) ? UTOFU_ERR_INVALID_DESC : let_in(vcq, &d); /* another thread may write there */
     }
     for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
-        struct emu_desc d = {0};
+        struct emu_desc d;
 
-        k = desc_size_of(p);
-        memcpy(&d, p, k);
+        k = emu_desc_unpack(vcq, p, left, &d);
         d.flags &= ~(uint64_t)UTOFU_ONESIDED_FLAG_DELAY_START; /* no effect on prepared ones (3.7.9.1) */
-        code = post_one(vcq, &d, cbdata);
+        code = (k == 0) ? UTOFU_ERR_INVALID_DESC : post_one(vcq, &d, cbdata);
     }
     if (code == UTOFU_SUCCESS) {
         ring(vcq);

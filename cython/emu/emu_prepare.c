@@ -5,8 +5,6 @@
  */
 #include "emu_desc.h"
 
-#include <string.h>
-
 /* desc must be aligned to 8 bytes (3.7.2) */
 static int target_check(const void *desc, const size_t *desc_size)
 {
@@ -19,8 +17,7 @@ static int put_out(int code, const struct emu_desc *d, void *desc, size_t *desc_
         code = target_check(desc, desc_size);
     }
     if (code == UTOFU_SUCCESS) {
-        *desc_size = (d->kind == EMU_OP_NOP) ? EMU_DESC_NOP_SIZE : sizeof(*d);
-        memcpy(desc, d, *desc_size);
+        *desc_size = emu_desc_pack(d, desc);
     }
     return code;
 }
@@ -38,12 +35,12 @@ static int put_out_stride(int code, struct emu_desc *d, size_t stride, size_t nu
     if (code != UTOFU_SUCCESS) {
         return code;
     }
-    for (size_t i = 0; i < num_blocks; i++, out += sizeof(*d)) {
-        memcpy(out, d, sizeof(*d));
+    for (size_t i = 0; i < num_blocks; i++) {
+        out += emu_desc_pack(d, out);
         d->lcl_stadd += stride;
         d->rmt_stadd += stride;
     }
-    *desc_size = num_blocks * sizeof(*d);
+    *desc_size = (size_t)(out - (char *)desc);
     return UTOFU_SUCCESS;
 }
 

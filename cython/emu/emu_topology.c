@@ -15,7 +15,6 @@
 #include <string.h>
 
 /* VCQ ID: tag(16) X(8) Y(8) Z(8) A(1) B(2) C(1) TNI(3) CQ(4) CMP(3) 0(6) path A(1) B(2) C(1) */
-#define ID_TAG   0x7554ull
 #define ID_ZEROS 0x3f0ull
 
 static uint8_t emu_shape[3] = {8, 8, 16};
@@ -57,14 +56,14 @@ static void path_from_bits(unsigned bits, uint8_t p[3])
 
 uint64_t emu_vcq_id_encode(const struct emu_vcq_name *n)
 {
-    return (ID_TAG << 48) | ((uint64_t)n->coords[0] << 40) | ((uint64_t)n->coords[1] << 32) |
+    return (EMU_VCQ_ID_TAG << 48) | ((uint64_t)n->coords[0] << 40) | ((uint64_t)n->coords[1] << 32) |
            ((uint64_t)n->coords[2] << 24) | ((uint64_t)path_bits(n->coords + 3) << 20) | ((uint64_t)n->tni << 17) |
            ((uint64_t)n->cq << 13) | ((uint64_t)n->cmp << 10) | path_bits(n->path);
 }
 
 bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
 {
-    if (((id >> 48) != ID_TAG) || (id & ID_ZEROS)) {
+    if (((id >> 48) != EMU_VCQ_ID_TAG) || (id & ID_ZEROS)) {
         return false;
     }
     n->coords[0] = (uint8_t)(id >> 40);
