@@ -299,7 +299,7 @@ def test_bad_arguments(run, arguments, code, said):
 def test_a_time_beyond_what_one_can_wait(run, seconds):
     """An OverflowError of the selector, once."""
     code, output, errors = run("--timeout", seconds, "--grace", seconds, "echo", "here")
-    assert (code, output.strip(), errors) == (0, "here", "")
+    assert (code, output.strip(), errors) == (0, b"[0] here", "")
 
 
 def test_module_and_executable(run, tmp_path):
