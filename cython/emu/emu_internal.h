@@ -240,14 +240,14 @@ struct emu_vcq {
     uint32_t             mrq_head, mrq_tail, mrq_size;
 
     /* lanes from remote VCQs */
-    uint64_t             epoch;
+    uint32_t             looked;   /* lanes looked at in vain since the last sweep */
     struct emu_vcq_block *block;
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
     uint32_t             num_hot;  /* those before are looked at by every poll */
-    uint32_t             looked;   /* lanes looked at in vain since the last sweep */
     uint32_t             retry;    /* announced, could not be mapped: index + 1 */
     uint32_t             drop_at;  /* where to go on looking for closed ones */
+    uint64_t             epoch;    /* of block, when it was looked at last */
     uint32_t             *lane_pos; /* by index in the segment: place in lanes + 1 */
     uint32_t             unpublished; /* entries read since read_a/b were stored */
     struct emu_doorbell  *bell; /* how its owner wants to be woken; NULL: not */

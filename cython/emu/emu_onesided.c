@@ -261,6 +261,12 @@ EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const s
            (l->seg_off + (from - l->begin) == off);
 }
 
+/* Of a put in place: it may be beyond the end of a file that became shorter. */
+static EMU_COLD void touch_last(const char *dst, size_t length)
+{
+    (void)*(volatile const char *)(dst + length - 1);
+}
+
 /* The bytes of a put; returns whether they were in place. */
 EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, uint64_t from,
                           const struct emu_peer *peer, const struct emu_region *r, uint64_t to, size_t length,
@@ -270,8 +276,7 @@ EMU_INLINE bool put_bytes(const struct emu_vcq *vcq, const struct emu_stag *l, u
         tofu_fetch_line((uintptr_t)peer->tx.next);
     }
     if ((length >= IN_PLACE_MIN) && put_is_in_place(l, from, peer, r, to)) {
-        /* it may be beyond the end of a file that became shorter */
-        (void)*(volatile const char *)(r->base + to + length - 1);
+        touch_last((const char *)r->base + to, length);
         atomic_thread_fence(memory_order_release); /* the program's own stores, then the notice */
         return true;
     }
