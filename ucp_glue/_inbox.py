@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from uct_tofu._seconds import seconds
+
 from ucp_glue import _driver
 from ucp_glue.errors import UcpClosedError, status_error
 
@@ -142,12 +144,14 @@ class Inbox:
 
         Returns the item.
 
-        Raises ``TimeoutError``, ``UcpClosedError``, and what ``Worker.progress``
-        raises.  Blocks without the GIL, on the worker's thread.
+        Raises ``TimeoutError``, ``UcpClosedError``, what ``Worker.progress`` raises,
+        and ``TypeError`` or ``ValueError`` for what is no time.  Blocks without the
+        GIL, on the worker's thread.
 
         Source: UCX v1.22, ucp_worker_progress.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        limit = seconds(timeout)
+        end = None if limit is None else time.monotonic() + limit
         while not self._items:
             self._check_open()
             left = None if end is None else end - time.monotonic()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import collections
 import functools
-import math
 import time
 import weakref
 from typing import NamedTuple
 
+from uct_tofu._seconds import seconds
 from uct_tofu.errors import (
     TofuClosedError,
     TofuError,
@@ -293,14 +293,13 @@ class MessageStream:
         -------
         Message
 
-        Raises ``TimeoutError``, ``TofuClosedError`` when the stream has ended, and
-        what a handler raised.  Polls, and lets others run meanwhile.
+        Raises ``TimeoutError``, ``TofuClosedError`` when the stream has ended, what a
+        handler raised, and ``TypeError`` or ``ValueError`` for what is no time.  Polls, and lets others run meanwhile.
 
         Source: cython/core/tofu.h, tofu_iface_progress.
         """
-        if timeout is not None and math.isnan(timeout):
-            raise ValueError("timeout must be a number of seconds or None, not NaN")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        left = seconds(timeout)
+        deadline = None if left is None else time.monotonic() + left
         while not self._queue:
             if self._iface is None:
                 raise TofuClosedError("MessageStream.get", -5, repr(self))

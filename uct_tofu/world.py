@@ -21,6 +21,7 @@ import sys
 import threading
 
 from uct_tofu._kv_wire import MAX_KEY, MAX_VALUE, Client, host_identity
+from uct_tofu._seconds import seconds
 from uct_tofu.errors import WorldError
 
 __all__ = ["World", "world"]
@@ -237,10 +238,8 @@ class World:
 
 
 def _seconds(timeout):
-    if timeout is None:
-        return None
-    timeout = float(timeout)
-    if not 0 <= timeout < float("inf"):
+    timeout = seconds(timeout)
+    if timeout is not None and not 0 <= timeout < float("inf"):
         raise ValueError(f"timeout={timeout} is no number of seconds from 0 up")
     return timeout
 

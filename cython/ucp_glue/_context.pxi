@@ -219,7 +219,7 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
         """
         return map_new(self, length)
 
-    def close(self, *, bint force=False, double timeout=10.0):
+    def close(self, *, bint force=False, timeout=10.0):
         """Close all workers and memories, then the context; harmless when repeated.
 
         Parameters are those of ``Worker.close``.
@@ -232,6 +232,7 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
         if self.context == NULL:
             return
         self.check()
+        seconds(timeout)
         for worker in list(self.workers):
             worker.close(force=force, timeout=timeout)
         for memory in list(self.memories):

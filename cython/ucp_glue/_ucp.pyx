@@ -41,6 +41,8 @@ import warnings
 import weakref
 import zlib
 
+from uct_tofu._seconds import seconds
+
 from ucp_glue import _driver, plugin
 from ucp_glue._inbox import BACKLOG, Inbox
 from ucp_glue.errors import (
@@ -89,13 +91,9 @@ cdef double now() noexcept nogil:
 
 cdef double deadline_of(timeout) except? -1:
     """When a wait of so many seconds ends; None waits for ever."""
-    cdef double seconds
     if timeout is None:
         return float("inf")
-    seconds = timeout
-    if seconds != seconds:
-        raise ValueError("timeout must be a number of seconds or None, not NaN")
-    return now() + seconds
+    return now() + <double>seconds(timeout)
 
 
 cdef int fail(str call, int status, detail) except -1:

@@ -688,7 +688,7 @@ cdef class Worker:
         self.errors.extend(late)
         return 0
 
-    def close(self, *, bint force=False, double timeout=10.0):
+    def close(self, *, bint force=False, timeout=10.0):
         """Close listeners and endpoints, then the worker; harmless when repeated.
 
         What is in flight is completed first; receives that match nothing are
@@ -699,11 +699,12 @@ cdef class Worker:
         ----------
         force : bool
             Do not wait for peers.
-        timeout : float
-            Seconds to wait for them.
+        timeout : float or None
+            Seconds to wait for them; None waits for ever.
 
         Raises what handlers raised meanwhile, after it is closed; ``RuntimeError``
-        in a handler while it is being closed, or while another thread is inside.
+        in a handler while it is being closed, or while another thread is inside;
+        ``TypeError`` or ``ValueError`` for what is no time.
 
         Source: UCX v1.22, ucp_worker_destroy.
         """
@@ -714,7 +715,8 @@ cdef class Worker:
             raise RuntimeError(f"{self!r} is being closed")
         if self.busy:
             raise RuntimeError(f"another thread uses {self!r}; end it first")
-        self.shut(force, 0.2 if force else timeout)
+        left = seconds(timeout)
+        self.shut(force, 0.2 if force else float("inf") if left is None else left)
         self.raise_kept()
 
     def __enter__(self):

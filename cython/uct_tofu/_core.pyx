@@ -21,7 +21,7 @@ still depends on the object.
 cimport cython
 from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo,
-    PyBuffer_Release, PyObject_GetBuffer)
+    PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer)
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE)
 from cpython.exc cimport (
@@ -30,13 +30,15 @@ from cpython.long cimport PyLong_AsVoidPtr, PyLong_FromVoidPtr
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int8_t, intptr_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport (
+    SIZE_MAX, int8_t, intptr_t, uint8_t, uint32_t, uint64_t, uintptr_t)
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from uct_tofu cimport tofu as c
 from uct_tofu._utofu cimport Backend
 
 import enum
+import math
 import operator
 import os
 import struct
@@ -46,6 +48,7 @@ import warnings
 import weakref
 import zlib
 
+from uct_tofu._seconds import seconds
 from uct_tofu.errors import (
     TofuBufferError, TofuCallerError, TofuClosedError, TofuContiguityError,
     TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,

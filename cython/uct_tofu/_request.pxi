@@ -219,10 +219,7 @@ cdef class Request:
         cdef bint limited = timeout is not None
         cdef Iface target = None
         if limited:
-            left = timeout
-            if left != left:
-                raise ValueError("timeout must be a number of seconds or None, "
-                                 "not NaN")
+            left = seconds(timeout)
             deadline = time.monotonic() + left
         while True:
             if self.unconfirmed:        # now, or since resources came for it

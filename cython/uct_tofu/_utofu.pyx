@@ -27,6 +27,7 @@ import operator
 import warnings
 import weakref
 
+from uct_tofu._seconds import seconds
 from uct_tofu.errors import code_error
 
 # Not a name of the module: those are gone when the interpreter ends and finds what was

@@ -86,13 +86,9 @@ cdef int poll_slice(wait *w, double start, double end) noexcept nogil:
 
 cdef double time_limit(timeout) except? -1:
     """When a wait that starts now ends."""
-    cdef double seconds
     if timeout is None:
         return 1e300
-    seconds = timeout
-    if seconds != seconds:
-        raise ValueError("timeout must be a number of seconds or None, not NaN")
-    return now() + seconds
+    return now() + <double>seconds(timeout)
 
 
 cdef int wait_for(wait *w, timeout) except? 0:

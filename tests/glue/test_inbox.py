@@ -90,3 +90,19 @@ for request in requests:
 ctx.close()
 """
     )
+
+
+def test_what_is_no_time(script):
+    """A text, and NaN, for which closing a worker took for ever."""
+    script(
+        """
+ctx, worker, ep = loop()
+inbox = worker.am_messages(1)
+for wait in (inbox.get, worker.wait, lambda time: worker.close(timeout=time),
+             lambda time: ctx.close(timeout=time)):
+    for time_, error in (("1", TypeError), ([], TypeError), (float("nan"), ValueError)):
+        text = raises(error, wait, time_)
+        assert "timeout must be a number of seconds or None, not " in text, text
+ctx.close(timeout=None)
+"""
+    )

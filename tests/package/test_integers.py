@@ -120,3 +120,11 @@ def test_what_belongs_to_the_process_is_not_pickled(net):
             with pytest.raises(TypeError, match="cannot be copied or pickled") as told:
                 attempt(item)
             assert told.match(hint)
+
+
+def test_a_text_is_no_time(net):
+    """In the same words as NaN."""
+    request = net.ep.put(b"x", net.remote)
+    with pytest.raises(TypeError, match="timeout must be .* or None, not str"):
+        request.wait("1")
+    request.wait(PATIENCE)

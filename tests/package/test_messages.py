@@ -281,3 +281,9 @@ def test_a_stream_waits_for_no_nan(net):
     stream = net.iface.messages(1)
     with pytest.raises(ValueError, match="not NaN"):
         stream.get(timeout=float("nan"))
+
+
+@pytest.mark.parametrize("timeout", ["1", b"1", [1]])
+def test_a_stream_waits_for_no_text(net, timeout):
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None"):
+        net.iface.messages(1).get(timeout)

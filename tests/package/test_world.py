@@ -575,3 +575,9 @@ def test_choice_can_be_overridden(processes):
         env={**clean_environment(), "PMI_FD": "77", "UCT_TOFU_BOOTSTRAP": "single"},
     )
     assert code == 0 and output == "single\n"
+
+
+@pytest.mark.parametrize("timeout", ["1", b"1", [1]])
+def test_a_text_is_no_time(worlds, timeout):
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None"):
+        worlds[0].get("none", timeout)
