@@ -31,7 +31,7 @@ class MemoryDomain:
         *,
         tni: int | None = None,
         tnis: Iterable[int] | None = None,
-        stripe_thresh: int = 0,
+        stripe_thresh: int | float = 0,
         arena_chunk: int = 0,
         kept_registrations: int = 256,
     ) -> None: ...

@@ -35,7 +35,7 @@ cdef class Endpoint:
     for lack of a resource (progress, then call again), ``TofuCallerError`` for a
     wrong length, alignment or range, ``TofuOperationError`` after the endpoint
     failed.  ``local`` is a Memory, a tuple (Memory, offset, length) or a list of
-    such tuples, of the iface's own MemoryDomain.
+    such tuples, of the iface's own MemoryDomain; an empty list is no bytes.
 
     Nothing here waits.  Only for the thread that owns the iface.
 

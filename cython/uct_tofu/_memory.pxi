@@ -16,10 +16,10 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         process's rank on its node modulo their number, where the starter of a
         parallel program tells it in the environment, else 0.
     tnis : iterable of int, optional
-        Indices of those that large transfers may use too.  None: all.
-    stripe_thresh : int
+        Indices of those that large transfers may use too, one at least.  None: all.
+    stripe_thresh : int or math.inf
         Bytes from which on a transfer may use another TNI than the first, or
-        several; 0 is the default.
+        several; 0 is the default, 256 KiB; infinity: never.
     arena_chunk : int
         Bytes of address space taken at a time for ``alloc``; 0 is the default.
     kept_registrations : int
@@ -27,14 +27,15 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         ``get``, until they go (the longest unused give way); 0: none.  While it
         is registered, an array cannot be resized in place.
 
-    Raises ``TofuError``, ``RuntimeError`` when no backend loads.  Enters the
-    kernel.  May be used from any thread.
+    Raises ``TofuError``, ``RuntimeError`` when no backend loads, ``TypeError`` and
+    ``ValueError`` for arguments that can't be.  Enters the kernel.  May be used from
+    any thread.
 
     Source: cython/core/tofu.h, tofu_md_open.
     """
 
     def __init__(self, Backend backend=None, *, tni=None, tnis=None,
-                 size_t stripe_thresh=0, size_t arena_chunk=0,
+                 stripe_thresh=0, size_t arena_chunk=0,
                  Py_ssize_t kept_registrations=256):
         cdef:
             c.tofu_md_config_t config
@@ -55,7 +56,12 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
             if not 0 <= index < 32:
                 raise ValueError(f"TNI index {index}: 0 to 31 can be")
             config.tni_mask |= 1u << <unsigned>index
-        if stripe_thresh != 0:
+        if tnis is not None and config.tni_mask == 0:
+            # to the core no index means all
+            raise ValueError("tnis is empty; None means all")
+        if isinstance(stripe_thresh, float) and stripe_thresh == math.inf:
+            config.stripe_thresh = SIZE_MAX
+        elif stripe_thresh != 0:
             config.stripe_thresh = stripe_thresh
         if arena_chunk != 0:
             config.arena_chunk = arena_chunk

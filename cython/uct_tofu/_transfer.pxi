@@ -12,6 +12,10 @@ cdef class _Iov:
             pieces = [(local, 0, len(local))]
         elif isinstance(local, tuple):
             pieces = [local]
+        elif isinstance(local, (str, dict)) or PyObject_CheckBuffer(local):
+            # an empty one would pass as a list without pieces
+            raise TypeError("local must be a Memory, (Memory, offset, length) or a "
+                            f"list of these, not {type(local).__name__}")
         else:
             pieces = list(local)
         self.iov = <c.tofu_iov_t *>PyMem_Malloc(

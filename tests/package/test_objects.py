@@ -2,6 +2,7 @@
 """The transport core as Python objects: data, lifetimes, errors."""
 
 import gc
+import math
 import multiprocessing
 import os
 import re
@@ -649,3 +650,33 @@ def test_full_node(tmp_path):
 def test_tnis_is_a_list_of_indices():
     with pytest.raises(TypeError):
         MemoryDomain(tnis=0)
+
+
+@pytest.mark.parametrize("tnis", [[], (), range(0)])
+def test_no_index_is_not_all(tnis):
+    with pytest.raises(ValueError, match="tnis is empty"):
+        MemoryDomain(tnis=tnis)
+
+
+def test_infinite_stripe_thresh():
+    """As UCX_UTOFU_STRIPE_THRESH=inf: nobody stripes, so keys have no rails."""
+    with (
+        MemoryDomain(stripe_thresh=math.inf) as md,
+        md.reg(bytearray(1 << 20)) as memory,
+    ):
+        assert len(memory.pack_rkey()) == 48
+    for thresh in (1.5, -math.inf, math.nan):
+        with pytest.raises(TypeError):
+            MemoryDomain(stripe_thresh=thresh)
+
+
+@pytest.mark.parametrize("local", ["", "text", b"", b"x", bytearray(), {}])
+def test_what_are_no_pieces(loop, local):
+    """Empty ones passed as a list without pieces, which is no bytes."""
+    _, _, ep, memory, key = loop
+    for zcopy in (ep.put_zcopy, ep.get_zcopy):
+        with pytest.raises(TypeError, match="local must be a Memory"):
+            zcopy(local, memory.address, key)
+    with pytest.raises(TypeError, match="local must be a Memory"):
+        ep.am_zcopy(1, b"", local)
+    finish(ep.put_zcopy, [], memory.address, key)
