@@ -286,6 +286,22 @@ def run_tool(command, env, timeout):
     )
 
 
+def _said(log):
+    """Lines of UCX's log that are about the transport, without time and process."""
+    found = []
+    for line in log.splitlines():
+        match = re.match(r"\[[^]]*\] \[[^]]*\]\s*(.*)", line)
+        # UCX has its own words for a value that it can't parse, once for each look
+        if match and (
+            "UTOFU" in line
+            or ("UCX" in line and ("utofu" in line or "Invalid value" in line))
+        ):
+            text = " ".join(match.group(1).split())
+            if text not in found:
+                found.append(text)
+    return found
+
+
 def _why_not(env, timeout):
     """Reasons why UCX does not list the transport, found by trying the parts."""
     reasons = []
@@ -320,14 +336,20 @@ def _why_not(env, timeout):
         reasons.append("the backend does not work: " + last[0])
     noisy = {**env, "UCX_MODULE_LOG_LEVEL": "debug", "UCX_LOG_LEVEL": "info"}
     tried = run_tool([str(_paths.ucx_tool("ucx_info")), "-d"], noisy, timeout)
-    reasons += [
-        line.strip()
-        for line in tried.stdout.splitlines()
-        if ("UTOFU" in line or ("utofu" in line and "UCX" in line)) and line.startswith("[")
-    ][:5]
+    reasons += _said(tried.stdout)[:5]
     if env.get("UCX_MODULES"):
         reasons.append(f"UCX_MODULES={env['UCX_MODULES']} may exclude it")
-    return reasons or ["no cause was found; UCX_LOG_LEVEL=debug ucx_info -d says more"]
+    if not reasons:
+        reasons.append("no cause was found; UCX_LOG_LEVEL=debug ucx_info -d says more")
+    # UCX's and the plugin's messages do not all name the variable that they are about
+    settings = sorted(
+        f"{name}={value}"
+        for name, value in env.items()
+        if name.startswith("UCX_UTOFU_") or name == "UCT_TOFU_BACKEND"
+    )
+    if settings:
+        reasons.append("set in the environment: " + ", ".join(settings))
+    return reasons
 
 
 def _ask_ucp(found, tool, env, timeout):

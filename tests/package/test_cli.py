@@ -96,11 +96,17 @@ def test_info_says_why_not(cli):
 
 @pytest.mark.parametrize(
     "variable, value, said",
-    [("UCX_UTOFU_TNI", "9", "TNI number 9"), ("UCX_UTOFU_BACKEND", "tofu", "no uTofu library")],
+    [
+        ("UCX_UTOFU_TNI", "9", "TNI number 9"),
+        ("UCX_UTOFU_TNI", "x", "Invalid value for TNI"),
+        ("UCX_UTOFU_STRIPE_THRESH", "x", "Invalid value for STRIPE_THRESH"),
+        ("UCX_UTOFU_BACKEND", "tofu", "no uTofu library"),
+    ],
 )
 def test_info_says_what_the_plugin_said(cli, variable, value, said):
     code, output = cli("info", env={variable: value})
     assert code == 1 and said in output and "no cause" not in output
+    assert f"{variable}={value}" in output and output.count(said) == 1
 
 
 def test_version_of_a_wheel_without_the_file(tmp_path, monkeypatch):
