@@ -120,6 +120,8 @@ def main():
     options = parser.parse_args()
     if not 1 <= options.count <= 16:
         parser.error("--count: 1 .. 16, for so many fit without progress")
+    if not any(options.only in operation for operation in OPERATIONS):
+        parser.error(f"--only: no operation has {options.only!r} in it")
     results, bad = {}, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -24,7 +24,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from table_common import Bench, compile_kernels, host_info, size_text, take_turns
+from table_common import (
+    Bench,
+    compile_kernels,
+    count_of,
+    host_info,
+    size_text,
+    take_turns,
+)
 
 from uct_tofu import perftest
 
@@ -272,7 +279,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write all medians to FILE")
     parser.add_argument("--quick", action="store_true", help="1 short round")
-    parser.add_argument("--rounds", type=int, default=None, help="default 3")
+    parser.add_argument("--rounds", type=count_of, default=None, help="default 3")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="tests whose name has TEXT in it"
     )

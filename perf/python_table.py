@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from table_common import compile_kernels, host_info
+from table_common import compile_kernels, count_of, host_info
 
 from uct_tofu import Endpoint, Iface, MemoryDomain, RemoteMemory, TofuRetryError
 
@@ -160,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write all samples to FILE")
     parser.add_argument("--quick", action="store_true", help="3 short rounds")
-    parser.add_argument("--rounds", type=int, default=None, help="default 15")
+    parser.add_argument("--rounds", type=count_of, default=None, help="default 15")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

@@ -93,6 +93,8 @@ def main(rounds, seconds, only):
         for layer, transport, test, size, layout in CASES
     }
     cases = {name: case for name, case in names.items() if only in name}
+    if not cases:
+        raise click.UsageError(f"--only: no line has {only!r} in it")
     sides = {"ours": _ours, "stock": _stock}
     taken = {name: {side: [] for side in sides} for name in cases}
     for number in range(rounds):

@@ -281,6 +281,16 @@ def host_info(cpus, rounds, quick):
     }
 
 
+def count_of(text):
+    """The value of an option that counts: an int of 1 or more.
+
+    Raises ``argparse.ArgumentTypeError``.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
 def run_table(program, description, kernels, make_cases):
     """The program of one table; returns its exit code.
 
@@ -290,7 +300,7 @@ def run_table(program, description, kernels, make_cases):
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write all samples to FILE")
     parser.add_argument("--quick", action="store_true", help="3 short rounds")
-    parser.add_argument("--rounds", type=int, default=None, help="default 5")
+    parser.add_argument("--rounds", type=count_of, default=None, help="default 5")
     parser.add_argument("--only", metavar="TEXT", help="only cases that contain TEXT")
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 5)
@@ -308,6 +318,8 @@ def run_table(program, description, kernels, make_cases):
             for case in make_cases(bench)
             if not options.only or options.only in case.name
         ]
+        if not cases:
+            parser.error(f"--only: no line has {options.only!r} in it")
         try:
             results = measure(
                 cases,

@@ -30,7 +30,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from table_common import compile_kernels, host_info, size_text
+from table_common import compile_kernels, count_of, host_info, size_text
 
 from uct_tofu import perftest
 from uct_tofu.perf import tofud_model as model
@@ -284,7 +284,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write the results to FILE")
     parser.add_argument("--profile", choices=tuple(model.PROFILES), default="tofud")
     parser.add_argument("--quick", action="store_true", help="1 short round")
-    parser.add_argument("--rounds", type=int, default=None, help="default 11")
+    parser.add_argument("--rounds", type=count_of, default=None, help="default 11")
     parser.add_argument("--only", metavar="TEXT", help="only lines that contain TEXT")
     options = parser.parse_args()
     rounds = options.rounds or (1 if options.quick else 11)
@@ -307,6 +307,8 @@ def main():
         for line in make_lines(model.PROFILES[options.profile])
         if not options.only or options.only in line.name
     ]
+    if not lines:
+        parser.error(f"--only: no line has {options.only!r} in it")
     with tempfile.TemporaryDirectory() as folder:
         kernel = compile_kernels(folder, ("timed_utofu",))["timed_utofu"]
         run = functools.partial(run_kernel, kernel, cpus, env)

@@ -228,12 +228,13 @@ def main():
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2:])
     import ucp_glue
+    from table_common import count_of
     from uct_tofu import perftest
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tls", default="utofu,tcp", help="UCX_TLS, with tcp")
     parser.add_argument("--size", type=int, default=8, help="bytes of a message")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count_of, default=5)
     parser.add_argument("--iterations", type=int, default=20000)
     parser.add_argument("--quick", action="store_true", help="2 short rounds")
     parser.add_argument("--ucxx-python", default=sys.executable, metavar="FILE",

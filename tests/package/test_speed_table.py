@@ -51,3 +51,18 @@ def test_cases_are_measured(processes, tmp_path, only, count):
         assert item["holds"] == good
     assert (code == 0) == all(item["holds"] for item in data["results"])
     assert data["host"]["rounds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "nosuch"], "no line has 'nosuch' in it"),
+        (["--rounds", "0"], "'0' is not a number of 1 or more"),
+        (["--rounds", "-1"], "'-1' is not a number of 1 or more"),
+    ],
+)
+def test_nothing_to_measure(processes, words, said):
+    code, output = processes.run(
+        [sys.executable, str(SCRIPT), "--quick", *words], timeout=110
+    )
+    assert code == 2 and said in output, output
