@@ -232,6 +232,13 @@ def run_command(
     Letters are ucx_perftest's, but for -r (repeats), -s (a list of sizes, not of
     parts of one message), -p and -o.
     """
+    for test, layer, _ in _chosen(tests, layers, transports):
+        other = [size for size in sizes or () if size != 8]
+        if other and runner.canonical(test, layer) in runner.EIGHT_BYTES:
+            raise click.BadParameter(
+                f"the test {test} is of 8 bytes, not of {other[0]}",
+                param_hint="'--size'",
+            )
     failed = False
 
     def absent(_, error):
