@@ -14,7 +14,7 @@ import click
 import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
-from uct_tofu.cli_types import Number
+from uct_tofu.cli_types import Number, Output
 from uct_tofu.emu_cli import emu
 from uct_tofu.perf.cli import perf as perf_commands
 from uct_tofu.perf.cli_run import sizes_of
@@ -296,7 +296,7 @@ def _print_plain(cells):
 @click.option(
     "--json",
     "json_file",
-    type=click.File("w"),
+    type=Output(allow_dash=True),
     default=None,
     help="Also write the results to this file.",
 )
@@ -353,19 +353,21 @@ def perftest(
         sys.exit(130)
     click.echo(_verdict(transport, rows))
     if json_file is not None:
-        json.dump(
-            {
-                "command": "perftest",
-                "transport": transport,
-                "ucx": _paths.ucx_version(),
-                "uct_tofu": uct_tofu.__version__,
-                "host": os.uname().machine,
-                "cpus": cpus,
-                "results": [row.as_dict() for row in rows],
-            },
-            json_file,
-            indent=1,
-        )
+        found = {
+            "command": "perftest",
+            "transport": transport,
+            "ucx": _paths.ucx_version(),
+            "uct_tofu": uct_tofu.__version__,
+            "host": os.uname().machine,
+            "cpus": cpus,
+            "results": [row.as_dict() for row in rows],
+        }
+        try:
+            with click.open_file(json_file, "w") as file:
+                json.dump(found, file, indent=1)
+        except OSError as error:
+            click.echo(f"uct-tofu perftest: {error}", err=True)
+            sys.exit(1)
 
 
 def _run_on_terminal(plan, measure):

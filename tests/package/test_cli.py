@@ -183,6 +183,18 @@ def test_perftest_prints_table_and_verdict(cli, tmp_path):
     assert all(0 < r["latency"] < 1 and r["bandwidth"] > 0 for r in results)
 
 
+@pytest.mark.parametrize("path", ["no/folder/x", ""])
+def test_perftest_looks_at_its_output_before(cli, path):
+    code, output = cli("perftest", "--size", "8", "--iters", "100", "--json", path)
+    assert code == 2 and "No such file" in output and "put_lat" not in output
+
+
+@pytest.mark.parametrize("option", ["--seconds", "--timeout"])
+def test_perftest_takes_no_nan(cli, option):
+    code, output = cli("perftest", "--size", "8", option, "nan")
+    assert code == 2 and "is not a number" in output
+
+
 @pytest.mark.parametrize("test", ["am_lat", "fadd", "tag_lat", "ucp_put_lat"])
 def test_perftest_other_tests(cli, test):
     code, output = cli("perftest", "--test", test, "--size", "8", "--iters", "1000")

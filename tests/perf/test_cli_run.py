@@ -105,3 +105,17 @@ def test_list(cli):
     names = {line.split(":")[0]: line.split()[1:] for line in output.splitlines()}
     assert "pingpong_mrq" in names["utofu"] and "tag_lat" in names["ucp"]
     assert "tag_lat" not in names["uct"] and "mpi" in names
+
+
+@pytest.mark.parametrize("layer", ["utofu", "uct", "ucp"])
+@pytest.mark.parametrize(("test", "size"), [("fadd", 16), ("gups", 64), ("fadd", 4)])
+def test_atomics_are_of_8_bytes(cli, layer, test, size):
+    """What was measured had 8, the record another size."""
+    words = ["run", "-t", test, "--layer", layer, "-n", "10", "-r", "1"]
+    code, output = cli(*words, "-s", str(size))
+    assert code == 2 and f"is of 8 bytes, not of {size}" in output
+
+
+def test_an_output_without_a_name(cli):
+    code, output = cli("run", "-n", "10", "-r", "1", "-o", "")
+    assert code == 1 and "No such file" in output

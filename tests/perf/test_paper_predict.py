@@ -191,3 +191,22 @@ def test_on_the_machine_there_is_one_mode():
     items = paper.wanted(("fast",))
     assert {item.mode for item in items} == {"fast"}
     assert len(items) == 7
+
+
+@pytest.mark.parametrize("option", ["-o", "--html", "--markdown"])
+@pytest.mark.parametrize("name", ["no/x", ""])
+def test_outputs_are_looked_at_before(runner, run_perf, tmp_path, option, name):
+    """Not after minutes of measuring."""
+    path = tmp_path / name if name else ""
+    done = run_perf("predict", "--only", "put 8 B, 1 hop", option, path)
+    assert done.exit_code == 2 and "No such file" in done.output
+    assert not fake_runner.CALLS
+
+
+def test_an_output_stays_until_there_is_a_new_one(runner, run_perf, tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("what was there")
+    for path in (old, new):
+        done = run_perf("predict", "--only", "nonsense", "-o", path)
+        assert done.exit_code == 2
+    assert old.read_text() == "what was there" and not new.exists()

@@ -13,7 +13,7 @@ from rich.console import Console
 from uct_tofu.cli import main
 from uct_tofu.model import protocol as p
 from uct_tofu.model.sizes import Sizes
-from uct_tofu.perf import tofud_model
+from uct_tofu.perf import cli_scale, tofud_model
 from uct_tofu.perf.scale import WORKLOADS, Case, memory, report, run_workload
 from uct_tofu.perf.scale import simulator as sim
 from uct_tofu.perf.scale.claims import ParkedClaims
@@ -354,6 +354,21 @@ def test_records_follow_the_schema():
 def test_command_refuses(arguments, words):
     done = CliRunner().invoke(main, ["perf", "scale", *arguments])
     assert done.exit_code != 0 and words in done.output
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/r.jsonl", ""])
+def test_output_is_looked_at_before(path, monkeypatch):
+    """Not after all simulations."""
+    monkeypatch.setattr(cli_scale, "run_workload", lambda *_, **__: pytest.fail("ran"))
+    done = CliRunner().invoke(main, ["perf", "scale", "--nodes", "2", "-o", path])
+    assert done.exit_code == 2 and "No such file" in done.output
+
+
+def test_the_handlers_time_is_a_number():
+    """A traceback from the simulator, once."""
+    words = ["perf", "scale", "--nodes", "2", "--handler", "nan"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2 and "is not a number" in done.output
 
 
 def test_recalls_go_to_idle_holders_first():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from uct_tofu.cli_types import Number
+from uct_tofu.cli_types import Number, Output
 from uct_tofu.perf import result
 
 # matplotlib takes a second to import: only commands that plot do.
@@ -83,8 +83,8 @@ def validate(files, strict):
     "several joined by ';'. Default: the first of several files.",
 )
 @click.option("--test", "tests", multiple=True, help="Only this test; repeatable.")
-@click.option("--html", "html_file", type=click.Path(), help="Write a report.")
-@click.option("--markdown", "markdown_file", type=click.Path(), help="Write a report.")
+@click.option("--html", "html_file", type=Output(), help="Write a report.")
+@click.option("--markdown", "markdown_file", type=Output(), help="Write a report.")
 @click.option("--plots", "plot_folder", type=click.Path(), help="Write the plots.")
 @click.option("--format", "form", type=click.Choice(["png", "svg"]), default="png")
 def compare(
@@ -229,9 +229,9 @@ def paper(folder, files, repeats, seconds, limit):
 
 @click.command()
 @click.option("--only", metavar="TEXT", help="Only lines with TEXT in them.")
-@click.option("-o", "--output", type=click.Path(), help="Write the records.")
-@click.option("--html", "html_file", type=click.Path(), help="Write a report.")
-@click.option("--markdown", "markdown_file", type=click.Path(), help="Write a report.")
+@click.option("-o", "--output", type=Output(), help="Write the records.")
+@click.option("--html", "html_file", type=Output(), help="Write a report.")
+@click.option("--markdown", "markdown_file", type=Output(), help="Write a report.")
 @_with_plan(repeats=3)
 def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     """Hold the timed mode against published figures of raw uTofu.

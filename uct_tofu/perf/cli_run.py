@@ -191,7 +191,7 @@ def _by_test(jobs, progress, absent):
     flag_value="tofud",
     default=None,
     metavar="[PROFILE]",
-    help="The emulator takes the machine's time; tofud, tofud:best or a file.",
+    help="The emulator takes the machine's time; tofud (also named tofud:measured), tofud:best or a file.",
 )
 @click.option(
     "--hops",
@@ -248,7 +248,9 @@ def run_command(
 
     try:
         with contextlib.ExitStack() as stack:
-            file = stack.enter_context(open(output, "a")) if output else None
+            file = None
+            if output is not None:
+                file = stack.enter_context(open(output, "a"))
             show, progress = stack.enter_context(_shown())
             jobs = []
             for test, layer, transport in _chosen(tests, layers, transports):

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from uct_tofu.cli_types import Number
+from uct_tofu.cli_types import Number, Output
 from uct_tofu.perf.scale import WORKLOADS, Case, run_workload
 from uct_tofu.perf.scale.network import FULL_NODES
 from uct_tofu.perf.scale.workloads import EXACT, EXACT_LEAST
@@ -67,8 +67,8 @@ def _nodes(context, parameter, text):
     help="Up to so many nodes all is simulated; above, counts are continued.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="Write records there."
-)
+    "-o", "--output", type=Output(), help="Write records there."
+)  # fmt: skip
 @click.option("--plots", type=click.Path(file_okay=False), help="Write plots there.")
 @click.option(
     "--format", "form", default="png", show_default=True,
