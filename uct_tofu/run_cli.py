@@ -108,7 +108,8 @@ def run(size, ppn, shape, pin, tls, timeout, grace, extra, prefix, module, argum
     learn the rest from uct_tofu.world().
 
     The exit code is that of the first rank that failed, 128 + N when signal N
-    killed it, 124 after the timeout, 127 when there is no such program.
+    killed it, 124 after the timeout, 127 when there is no such program (2: no
+    such Python file).
     """
     from uct_tofu.launcher import Launcher
 
