@@ -30,6 +30,8 @@ __all__ = ["World", "world"]
 # for the other ranks; and when it has failed, for them to be told.
 LINGER = 10.0
 LINGER_FAILED = 2.0
+# Seconds that a wait has at most: some 30 years, as sockets can't have any number.
+LONGEST = 1e9
 
 RANK_VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -241,7 +243,7 @@ def _seconds(timeout):
     timeout = seconds(timeout)
     if timeout is not None and not 0 <= timeout < float("inf"):
         raise ValueError(f"timeout={timeout} is no number of seconds from 0 up")
-    return timeout
+    return timeout if timeout is None else min(timeout, LONGEST)
 
 
 def _from_launcher():

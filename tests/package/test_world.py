@@ -581,3 +581,10 @@ def test_choice_can_be_overridden(processes):
 def test_a_text_is_no_time(worlds, timeout):
     with pytest.raises(TypeError, match="timeout must be a number of seconds or None"):
         worlds[0].get("none", timeout)
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e300])
+def test_a_time_beyond_what_one_can_wait(worlds, timeout):
+    """An OverflowError of the socket, once."""
+    worlds[0].put("there", 1)
+    assert [world.get("there", timeout) for world in worlds] == [1] * len(worlds)
