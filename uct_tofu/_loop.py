@@ -293,8 +293,9 @@ class MessageStream:
         -------
         Message
 
-        Raises ``TimeoutError``, ``TofuClosedError`` when the stream has ended, what a
-        handler raised, and ``TypeError`` or ``ValueError`` for what is no time.  Polls, and lets others run meanwhile.
+        Raises ``TimeoutError``, ``TofuClosedError`` when the stream has ended, what
+        a handler raised, and ``TypeError`` or ``ValueError`` for what is no time.
+        Polls, and lets others run meanwhile.
 
         Source: cython/core/tofu.h, tofu_iface_progress.
         """

@@ -191,7 +191,8 @@ def _by_test(jobs, progress, absent):
     flag_value="tofud",
     default=None,
     metavar="[PROFILE]",
-    help="The emulator takes the machine's time; tofud (also named tofud:measured), tofud:best or a file.",
+    help="The emulator takes the machine's time; tofud (also: tofud:measured), "
+    "tofud:best or a file.",
 )
 @click.option(
     "--hops",
