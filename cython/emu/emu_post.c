@@ -205,9 +205,14 @@ EMU_EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_s
     for (p = desc, left = desc_size; (code == UTOFU_SUCCESS) && (left > 0); left -= k, p += k) {
         struct emu_desc d;
 
-        k = emu_desc_unpack(vcq, p, left, &d);
+        k = (n > 0) ? emu_desc_unpack(vcq, p, left, &d) : 0; /* it may have become more than there is room for */
+        if ((k == 0) || refused(vcq, &d)) {
+            code = UTOFU_ERR_INVALID_DESC;
+            break;
+        }
+        n--;
         d.flags &= ~(uint64_t)UTOFU_ONESIDED_FLAG_DELAY_START; /* no effect on prepared ones (3.7.9.1) */
-        code = (k == 0) ? UTOFU_ERR_INVALID_DESC : post_one(vcq, &d, cbdata);
+        code = post_one(vcq, &d, cbdata);
     }
     if (code == UTOFU_SUCCESS) {
         ring(vcq);
