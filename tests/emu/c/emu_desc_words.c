@@ -5,6 +5,8 @@
  */
 #include "harness.h"
 
+#include <pthread.h>
+
 static struct conf_vcq vcq;
 static uint64_t        memory[64] __attribute__((aligned(256)));
 static utofu_stadd_t   stadd;
@@ -103,6 +105,71 @@ CONF_TEST("descriptors", words_of_nop, 1, "a NOP has 32, also one that a program
     CONF_EXPECT_QUIET(&vcq);
 }
 
+CONF_TEST("descriptors", words_of_puts_of_libfabric, 1,
+          "where a put's length was added to the lower half of word 1 it is taken, in both halves it is not")
+{
+    size_t size = 0;
+
+    begin();
+    memory[5] = 55;
+    CONF_OK(utofu_prepare_put(vcq.hdl, vcq.id, stadd, stadd, 0, 6, CONF_LMRQ, desc, &size));
+    desc[1] += 8;
+    desc[2] += 80;
+    desc[3] += 40;
+    post(size / 8);
+    CONF_CHECK(memory[10] == 55, "%d", (int)memory[10]);
+    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 6, NULL);
+    desc[1] += (uint64_t)8 << 32;
+    CONF_CODE(utofu_post_toq(vcq.hdl, desc, size, NULL), UTOFU_ERR_INVALID_DESC);
+    CONF_EXPECT_QUIET(&vcq);
+}
+
+/* One of 64 bytes, and two of 32 in its place */
+static uint64_t wide[8], narrow[8];
+static bool     enough;
+
+static void *writes(void *arg)
+{
+    (void)arg;
+    while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
+        for (unsigned i = 0; i < 100; i++) {
+            for (unsigned k = 0; k < 8; k++) {
+                __atomic_store_n(&desc[k], (i % 2) ? wide[k] : narrow[k], __ATOMIC_RELAXED);
+            }
+        }
+    }
+    return NULL;
+}
+
+CONF_TEST("descriptors", words_while_posted, 1,
+          "descriptors that another thread writes meanwhile are never more than the TOQ has room for")
+{
+    size_t    size = 0;
+    pthread_t thread;
+    void     *cbdata;
+    unsigned  most = 0;
+
+    begin();
+    CONF_OK(utofu_prepare_put(vcq.hdl, vcq.id, stadd, stadd + 64, 8, 0, CONF_TCQ, wide, &size));
+    CONF_CHECK(size == 64, "%zu bytes", size);
+    narrow[0] = narrow[4] = 2;
+    while (utofu_nop(vcq.hdl, CONF_TCQ, NULL) == UTOFU_SUCCESS) {
+        most++;
+    }
+    CONF_CHECK(!pthread_create(&thread, NULL, writes, NULL), "pthread_create");
+    for (unsigned round = 0; round < 100000; round++) {
+        unsigned n = 0;
+
+        CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_SUCCESS, UTOFU_ERR_TCQ_STADD); /* room for one */
+        CONF_CODE(utofu_post_toq(vcq.hdl, desc, 64, NULL), UTOFU_SUCCESS, UTOFU_ERR_INVALID_DESC, UTOFU_ERR_BUSY);
+        while (utofu_nop(vcq.hdl, CONF_TCQ, NULL) == UTOFU_SUCCESS) {
+            CONF_CHECK(n++ == 0, "room for more than %u", most);
+        }
+    }
+    __atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+    CONF_CHECK(!pthread_join(thread, NULL), "pthread_join");
+}
+
 CONF_TEST("descriptors", words_of_anything, 1, "any change of a descriptor gives a code, and reaches nothing else")
 {
     unsigned char *bytes = (unsigned char *)desc;
@@ -114,7 +181,7 @@ CONF_TEST("descriptors", words_of_anything, 1, "any change of a descriptor gives
     for (unsigned round = 0; round < 20000; round++) {
         uint64_t data[4] = {1, 2, 3, 4};
 
-        switch (round % 5) {
+        switch (round % 7) {
         case 0:
             CONF_OK(utofu_prepare_put(vcq.hdl, vcq.id, stadd, stadd + 256, 64, 1, CONF_LMRQ, desc, &size));
             break;
@@ -126,6 +193,12 @@ CONF_TEST("descriptors", words_of_anything, 1, "any change of a descriptor gives
             break;
         case 3:
             CONF_OK(utofu_prepare_armw4(vcq.hdl, vcq.id, UTOFU_ARMW_OP_XOR, 5, stadd, 0, CONF_LMRQ, desc, &size));
+            break;
+        case 4:
+            CONF_OK(utofu_prepare_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_ADD, 5, stadd, 0, CONF_LMRQ, desc, &size));
+            break;
+        case 5:
+            CONF_OK(utofu_prepare_nop(vcq.hdl, CONF_TCQ, desc, &size));
             break;
         default:
             CONF_OK(utofu_prepare_cswap4(vcq.hdl, vcq.id, 5, 6, stadd, 0, CONF_LMRQ, desc, &size));
