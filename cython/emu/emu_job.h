@@ -51,6 +51,8 @@ void emu_control_reclaim(uint32_t slot);
 void emu_node_reclaim(uint32_t node);
 bool emu_process_stopped(pid_t pid);
 bool emu_slot_alive(const struct emu_proc_slot *slot);
+/* It is, and has not executed another program: its segment is among its descriptors, which can be seen. */
+bool emu_slot_seen(const struct emu_proc_slot *slot);
 uint64_t emu_start_time(pid_t pid);
 /* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
 bool emu_first_thread_ended(pid_t pid);

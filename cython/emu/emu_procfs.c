@@ -116,17 +116,32 @@ void emu_procfs_fork_child(void)
     atomic_store(&own_first_ended, false); /* who forked is the first */
 }
 
+#define SEGMENT_PATH 64u
+static void segment_path(const struct emu_proc_slot *slot, char path[SEGMENT_PATH])
+{
+    snprintf(path, SEGMENT_PATH, "/proc/%d/fd/%d", (int)slot->pid, slot->seg_fd);
+}
+
 /* Does the process have the segment of the slot?  exec closes it, and leaves pid and start. */
 static bool has_segment(const struct emu_proc_slot *slot)
 {
     struct stat st;
-    char        path[64];
+    char        path[SEGMENT_PATH];
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)slot->pid, slot->seg_fd);
+    segment_path(slot, path);
     if (stat(path, &st)) {
         return errno != ENOENT; /* not for us to see */
     }
     return (st.st_dev == slot->seg_dev) && (st.st_ino == slot->seg_ino);
+}
+
+bool emu_slot_seen(const struct emu_proc_slot *slot)
+{
+    struct stat st;
+    char        path[SEGMENT_PATH];
+
+    segment_path(slot, path);
+    return !stat(path, &st) && (st.st_dev == slot->seg_dev) && (st.st_ino == slot->seg_ino);
 }
 
 /* Its first thread has no descriptors for a moment before the kernel says that it has ended */

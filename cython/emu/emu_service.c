@@ -218,8 +218,10 @@ static void *service_main(void *arg)
             struct emu_peer_process *p = what[i].proc;
 
             if ((p != NULL) && ((fds[i].revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) || (p->pidfd < 0))) {
-                /* its helper thread may have closed our connection only, for want of memory, say */
-                if (((fds[i].revents != 0) && (fds[i].fd == p->pidfd)) || !emu_peer_process_alive(p)) {
+                /* its helper thread may have closed our connection only, for want of memory, say; where that
+                 * can't be seen, it may have executed another program */
+                if (((fds[i].revents != 0) && (fds[i].fd == p->pidfd)) || !emu_peer_process_alive(p) ||
+                    ((fds[i].revents != 0) && !emu_slot_seen(&emu_g.control->slot[p->slot]))) {
                     emu_peer_process_lost(p);
                 } else if (fds[i].revents != 0) {
                     connection_lost(p);
