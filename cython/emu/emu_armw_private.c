@@ -168,6 +168,7 @@ static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, 
     return done;
 }
 
+#define MBOX_PID_SHIFT 8 /* Linux' process numbers have 22 bits */
 static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
 {
     struct emu_process *shm = peer->proc->shm;
@@ -177,7 +178,8 @@ static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
             struct emu_mailbox *m    = &shm->mailbox[i];
             uint32_t            free = EMU_MBOX_FREE;
 
-            if (atomic_compare_exchange_strong(&m->state, &free, EMU_MBOX_CLAIMED)) {
+            /* whose claim it is comes with it: m->pid is that of the last one yet */
+            if (atomic_compare_exchange_strong(&m->state, &free, EMU_MBOX_CLAIMED | (uint32_t)getpid() << MBOX_PID_SHIFT)) {
                 m->pid = getpid();
                 return m;
             }
@@ -186,9 +188,10 @@ static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
         if (tries % 1000 == 999) {
             for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
                 struct emu_mailbox *m     = &shm->mailbox[i];
-                uint32_t            state = atomic_load(&m->state);
+                uint32_t            state = atomic_load(&m->state), kind = state & ((1u << MBOX_PID_SHIFT) - 1);
+                pid_t               pid = (state != kind) ? (pid_t)(state >> MBOX_PID_SHIFT) : m->pid;
 
-                if (((state == EMU_MBOX_CLAIMED) || (state == EMU_MBOX_DONE)) && (m->pid > 0) && kill(m->pid, 0) &&
+                if (((kind == EMU_MBOX_CLAIMED) || (kind == EMU_MBOX_DONE)) && (pid > 0) && kill(pid, 0) &&
                     (errno == ESRCH)) {
                     atomic_compare_exchange_strong(&m->state, &state, EMU_MBOX_FREE);
                 }

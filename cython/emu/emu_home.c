@@ -107,10 +107,10 @@ uint64_t emu_home_offset(unsigned i, uintptr_t at)
     return i * SLOT_SIZE + SLOT_FIRST + at - emu_home.slot[i].first;
 }
 
-/* The last that is used of the first `at` + 1; SLOTS: none is */
+/* The last that is used of the first `at` + 1; SLOTS: none is.  What the last one has may have grown beyond all. */
 static unsigned last_used(unsigned at)
 {
-    for (unsigned i = at + 1; i-- > 0;) {
+    for (unsigned i = (at < SLOTS) ? at + 1 : SLOTS; i-- > 0;) {
         if (emu_home.slot[i].span != 0) {
             return i;
         }
@@ -127,7 +127,8 @@ unsigned emu_home_slot_at(uint64_t off)
 
 bool emu_home_slot_has(unsigned i, const struct emu_mapping *m)
 {
-    return (emu_home.slot[i].span != 0) && (emu_home_slot_at(m->off) == i) && (m->off == emu_home_offset(i, m->begin));
+    return (i < SLOTS) && (emu_home.slot[i].span != 0) && (emu_home_slot_at(m->off) == i) &&
+           (m->off == emu_home_offset(i, m->begin));
 }
 
 uintptr_t emu_home_slot_end(unsigned i)

@@ -433,7 +433,13 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
 
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off)
 {
-    return ((emu_home.fd >= 0) && (dev == emu_home.dev) && (ino == emu_home.ino)) ? (int)emu_home_slot_at(off) : -1;
+    unsigned i;
+
+    if ((emu_home.fd < 0) || (dev != emu_home.dev) || (ino != emu_home.ino)) {
+        return -1;
+    }
+    i = emu_home_slot_at(off);
+    return (i < EMU_HOME_SLOTS) ? (int)i : -1;
 }
 
 /* -------------------------------------------------------------------------- fork */

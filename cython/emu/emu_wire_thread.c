@@ -20,7 +20,7 @@ static struct {
     bool            running, stop, kicks;
     pthread_t       thread;
     struct emu_wire *wires;
-} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .kick = PTHREAD_MUTEX_INITIALIZER, .kicked = PTHREAD_COND_INITIALIZER};
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER, .kick = PTHREAD_MUTEX_INITIALIZER};
 
 void emu_wire_kick(void)
 {
@@ -69,7 +69,7 @@ static void *engine_main(void *arg)
             uint64_t        wait = (next > now) ? next - now : 0;
             struct timespec ts;
 
-            clock_gettime(CLOCK_REALTIME, &ts);
+            clock_gettime(CLOCK_MONOTONIC, &ts); /* the day's time may be set meanwhile */
             wait += (uint64_t)ts.tv_nsec;
             ts.tv_sec += (time_t)(wait / 1000000000u);
             ts.tv_nsec = (long)(wait % 1000000000u);
@@ -80,6 +80,17 @@ static void *engine_main(void *arg)
     }
 }
 
+/* (while nobody waits) */
+static void kicked_init(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine.kicked, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static bool engine_start(void)
 {
     sigset_t all, old;
@@ -87,6 +98,7 @@ static bool engine_start(void)
     if (engine.running) {
         return true;
     }
+    kicked_init();
     sigfillset(&all); /* the program's signals are for its threads; ours we need (emu_fault.c) */
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);
@@ -186,7 +198,6 @@ void emu_wire_forget(void)
 {
     pthread_mutex_init(&engine.lock, NULL);
     pthread_mutex_init(&engine.kick, NULL);
-    pthread_cond_init(&engine.kicked, NULL);
     engine.running = engine.stop = engine.kicks = false;
     engine.wires                                = NULL;
 }
