@@ -39,13 +39,13 @@ static bool is_first(unsigned tni, unsigned q)
     return found;
 }
 
-/* CQs of this process on a TNI, by kind */
-static int cqs_held(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
+/* CQs of a process on a TNI, by kind; FREE: of any */
+static int cqs_held(const struct emu_cq_slot *cq, uint32_t slot, enum emu_cq_kind kind)
 {
     int n = 0;
 
     for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
-        n += (cq[q].kind == kind) && (cq[q].owner == emu_g.slot);
+        n += (cq[q].kind != EMU_CQ_FREE) && ((cq[q].kind == kind) || (kind == EMU_CQ_FREE)) && (cq[q].owner == slot);
     }
     return n;
 }
@@ -61,11 +61,32 @@ static int keep(int *left, int most)
     return n;
 }
 
-/* May another CQ become one of this kind?  Of the CQs that are free, those are kept for
- * each kind that were asked for in the environment and that this process does not have
- * yet: one for VCQs that share it, then exclusive ones, then those for session mode
- * (4.3.2.2).  Other processes may have taken so many that not all can be met: who comes
- * last gets less, and nothing stays for nobody.  The default keeps nothing back. */
+/* Keeps of those that are left what the other processes of this node asked for and do not have yet:
+ * those that joined the job before this one, or after it. */
+static void keep_for_others(const struct emu_cq_slot *cq, bool earlier, int *left)
+{
+    struct emu_control  *c    = emu_g.control;
+    struct emu_proc_slot *own = &c->slot[emu_g.slot];
+    uint32_t             high = atomic_load(&c->slots_high);
+
+    for (uint32_t s = 0; (s < high) && (s < EMU_MAX_PROCS) && (*left > 0); s++) {
+        struct emu_proc_slot *p = &c->slot[s];
+
+        if ((s != emu_g.slot) && (atomic_load(&p->state) == EMU_SLOT_LIVE) && (p->node == emu_g.node) &&
+            (((int32_t)(p->joined - own->joined) < 0) == earlier) && ((p->exclusive_cqs >= 0) || (p->session_cqs >= 0))) {
+            keep(left, 1 - cqs_held(cq, s, EMU_CQ_SHARED));
+            keep(left, p->exclusive_cqs - cqs_held(cq, s, EMU_CQ_EXCLUSIVE));
+            keep(left, p->session_cqs - cqs_held(cq, s, EMU_CQ_SESSION));
+        }
+    }
+}
+
+/* May another CQ become one of this kind?  Of the CQs that are free, those are kept for each kind
+ * that were asked for in the environment and that the process does not have yet: one for VCQs that
+ * share it, then exclusive ones, then those for session mode (4.3.2.2).  Processes of a node are
+ * served in the order in which they joined the job: not all can be met, who comes last gets
+ * less, and nothing stays for nobody.  But each gets a shared CQ while one is free, if it has no
+ * other: without it it can do nothing.  The default keeps nothing back. */
 static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 {
     int  session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, left = 0, kept[EMU_CQ_SESSION + 1] = {0};
@@ -74,12 +95,18 @@ static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
     for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
         left += cq[q].kind == EMU_CQ_FREE;
     }
-    if ((kind == EMU_CQ_SESSION) && (cqs_held(cq, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
+    if ((kind == EMU_CQ_SHARED) && (cqs_held(cq, emu_g.slot, EMU_CQ_FREE) == 0)) {
+        return left > 0;
+    }
+    if ((kind == EMU_CQ_SESSION) &&
+        (cqs_held(cq, emu_g.slot, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
         return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
     }
-    kept[EMU_CQ_SHARED]    = keep(&left, (asked ? 1 : 0) - cqs_held(cq, EMU_CQ_SHARED));
-    kept[EMU_CQ_EXCLUSIVE] = keep(&left, exclusive - cqs_held(cq, EMU_CQ_EXCLUSIVE));
-    kept[EMU_CQ_SESSION]   = keep(&left, session - cqs_held(cq, EMU_CQ_SESSION));
+    keep_for_others(cq, true, &left);
+    kept[EMU_CQ_SHARED]    = keep(&left, (asked ? 1 : 0) - cqs_held(cq, emu_g.slot, EMU_CQ_SHARED));
+    kept[EMU_CQ_EXCLUSIVE] = keep(&left, exclusive - cqs_held(cq, emu_g.slot, EMU_CQ_EXCLUSIVE));
+    kept[EMU_CQ_SESSION]   = keep(&left, session - cqs_held(cq, emu_g.slot, EMU_CQ_SESSION));
+    keep_for_others(cq, false, &left);
     return kept[kind] + left > 0;
 }
 
@@ -99,7 +126,7 @@ static int cq_free(const struct emu_cq_slot *cq, unsigned tni, enum emu_cq_kind 
 int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
 {
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
-    bool                first = (kind == EMU_CQ_SHARED) && (cqs_held(cq, kind) == 0);
+    bool                first = (kind == EMU_CQ_SHARED) && (cqs_held(cq, emu_g.slot, kind) == 0);
     int                 q  = -1;
 
     if (first) {

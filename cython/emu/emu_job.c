@@ -233,6 +233,9 @@ static int segment_create(void)
     slot->seg_dev    = st.st_dev;
     slot->seg_ino    = st.st_ino;
     slot->node       = emu_g.node;
+    slot->joined     = emu_g.control->joined++;
+    slot->exclusive_cqs = (int8_t)emu_g.env.exclusive_cqs;
+    slot->session_cqs   = (int8_t)emu_g.env.session_cqs;
     emu_idle_join(emu_g.control, emu_g.slot);
     atomic_store_explicit(&slot->state, EMU_SLOT_LIVE, memory_order_release);
     return 0;

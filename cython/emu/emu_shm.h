@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  13u
+#define EMU_SHM_VERSION  14u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -66,10 +66,11 @@ struct emu_proc_slot {
     uint32_t         node;       /* index into nodes */
     uint64_t         start_time; /* of the process, clock ticks since boot */
     int32_t          seg_fd;     /* process segment, as a descriptor of pid */
-    uint32_t         pad;
+    uint32_t         joined;     /* counts the processes of the job */
     uint64_t         seg_dev, seg_ino;
     _Atomic uint32_t pollers;    /* threads that have polled in vain (emu_idle.c) */
-    uint32_t         reserved;
+    int8_t           exclusive_cqs, session_cqs; /* that it asked for (emu_cq.c); -1: it did not */
+    uint16_t         reserved;
 };
 
 enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE, EMU_CQ_SESSION };
@@ -171,6 +172,7 @@ struct emu_control {
     struct emu_clock     clock[EMU_MAX_NODES];
     _Atomic uint64_t     timing_floor; /* ps, 0: not measured (struct emu_floor) */
     _Atomic uint64_t     timing_probe; /* the same */
+    uint32_t             joined;   /* processes so far (under the mutex) */
     _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
     _Atomic uint32_t     slots_high; /* slots from this one on were never used */
     _Atomic uint64_t     cpus[EMU_MAX_CPUS / 64]; /* on which processes of the job may run */

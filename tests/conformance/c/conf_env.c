@@ -157,6 +157,38 @@ CONF_TEST("4.3.2.2", env_exclusive_before_session, 2,
     free_all(exclusive, e);
 }
 
+CONF_TEST("4.3.2.1", env_cqs_of_a_node, 2,
+          "the CQs that a process asked for by the two variables are left when "
+          "another process of its node takes all that it can get")
+{
+    utofu_vcq_hdl_t hdls[TNI_VCQS + 1], own;
+    size_t          n, session = 0, exclusive = 0;
+
+    emulator_only();
+    set("UTOFU_EMU_NODE", "3");
+    if (conf_rank == 1) {
+        set("UTOFU_NUM_EXCLUSIVE_CQS", "2");
+        set("UTOFU_NUM_SESSION_MODE_CQS", "3");
+        CONF_OK(utofu_create_vcq(conf_tni(1), 0, &own));
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        n = make_all(0, EXCLUSIVE, hdls);
+        CONF_CHECK((n > 0) && (n <= CQS - 5), "%zu exclusive VCQs", n);
+        n += make_all(0, 0, hdls + n);
+        CONF_CHECK(n > 0, "%zu VCQs", n);
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        session   = make_all(0, SESSION, hdls);
+        exclusive = make_all(0, EXCLUSIVE, hdls + session);
+        CONF_CHECK((session == 3) && (exclusive == 2),
+                   "%zu session-mode VCQs and %zu exclusive ones", session,
+                   exclusive);
+    }
+    conf_barrier();
+}
+
 /* ------------------------------------------------------------ MRQ sizes */
 
 /* Rank 0 sends num notices to a VCQ of rank 1's child, which reads none before

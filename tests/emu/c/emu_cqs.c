@@ -102,6 +102,64 @@ CONF_TEST("cqs", cqs_few_are_left, 2, "who finds three free CQs, and asks for mo
     conf_barrier();
 }
 
+CONF_TEST("cqs", cqs_kept_from_others, 2, "what a process asked for stays for it when another one of its node takes all, until it dies")
+{
+    int n = 0;
+
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    if (conf_rank == 1) {
+        setenv("UTOFU_NUM_EXCLUSIVE_CQS", "2", 1);
+        setenv("UTOFU_NUM_SESSION_MODE_CQS", "1", 1);
+        CONF_OK(utofu_create_vcq(1, 0, &plain)); /* with its first VCQ, of any TNI, it is known */
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        utofu_vcq_hdl_t hdl;
+
+        while (CONF_CODE(utofu_create_vcq(0, 0, &hdl), UTOFU_SUCCESS, UTOFU_ERR_FULL) == UTOFU_SUCCESS) {
+            n++;
+        }
+        CONF_CHECK(n == (CQS - 4) * 8, "%d VCQs", n); /* one CQ of the four is for VCQs that share it */
+        CONF_CHECK(make_all(EXCLUSIVE) == 0, "an exclusive CQ");
+        CONF_CHECK(make_all(SESSION) == 0, "a session-mode CQ");
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        CONF_CHECK((n = make_all(SESSION)) == 1, "%d session-mode VCQs", n);
+        CONF_CHECK((n = make_all(EXCLUSIVE)) == 2, "%d exclusive VCQs", n);
+        CONF_OK(utofu_create_vcq(0, 0, &plain));
+        conf_barrier();
+        conf_barrier(); /* killed here */
+        CONF_FAIL("rank 1 is alive");
+    }
+    conf_barrier();
+    conf_kill(1);
+    CONF_CHECK((n = make_all(EXCLUSIVE)) == 4, "%d exclusive VCQs of the one that was killed", n);
+}
+
+CONF_TEST("cqs", cqs_kept_in_order, 3, "who joined first is served first, and a plain VCQ is had by each")
+{
+    static const int gets[3] = {3, 3, 0}; /* of the six that are left by a plain one of each */
+    int              n;
+
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    setenv("UTOFU_NUM_EXCLUSIVE_CQS", (conf_rank == 0) ? "3" : "4", 1);
+    for (int turn = 0; turn < 3; turn++) {
+        if (turn == conf_rank) {
+            CONF_OK(utofu_create_vcq(1, 0, &plain));
+        }
+        conf_barrier();
+    }
+    for (int turn = 2; turn >= 0; turn--) { /* the last one comes first, and has what the others did not ask for */
+        if (turn == conf_rank) {
+            CONF_OK(utofu_create_vcq(0, 0, &plain));
+            n = make_all(EXCLUSIVE);
+            CONF_CHECK(n == gets[turn], "%d exclusive VCQs, not %d", n, gets[turn]);
+        }
+        conf_barrier();
+    }
+}
+
 CONF_TEST("cqs", component_on_the_first_cq, 1,
           "component IDs count on the CQ that was taken first, which peers predict, and not on the lowest number")
 {
