@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCK ((size_t)1 << 20)
@@ -103,5 +105,53 @@ CONF_TEST("limits", no_descriptor_at_registration, 1,
     }
     conf_dereg(&vcq, stadd);
     CONF_CODE(utofu_reg_mem(vcq.hdl, (void *)8, 8, 0, &stadd), UTOFU_ERR_INVALID_ADDRESS);
+    conf_vcq_close(&vcq);
+}
+
+/* A process on another node than all before it makes a VCQ and takes barrier gates, and ends without a word. */
+static void one_node(unsigned n)
+{
+    char            coords[32];
+    utofu_vcq_hdl_t hdl;
+    utofu_vbg_id_t  ids[16];
+    int             status;
+    pid_t           pid = fork();
+
+    CONF_CHECK(pid >= 0, "fork");
+    if (pid == 0) {
+        snprintf(coords, sizeof(coords), "%u,%u,%u,0,0,0", n % 8, n / 8 % 8, 1 + n / 64);
+        setenv("UTOFU_EMU_SHAPE", "8,8,24", 1);
+        setenv("UTOFU_EMU_COORDS", coords, 1);
+        _exit((utofu_create_vcq(0, 0, &hdl) != UTOFU_SUCCESS) || (utofu_alloc_vbg(0, 16, 0, ids) != UTOFU_SUCCESS));
+    }
+    CONF_CHECK((waitpid(pid, &status, 0) == pid) && WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+               "the process on node %u ended with 0x%x", n, status);
+}
+
+CONF_TEST("limits", more_nodes_than_a_job_has, 2,
+          "a job that has had 1024 nodes gives the place of one without processes to the next, and who lives keeps theirs")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[2];
+    uint64_t        words[2] = {5 + (uint64_t)conf_rank, 0};
+
+    conf_timeout(120);
+    setenv("UTOFU_EMU_SHAPE", "8,8,24", 1);
+    setenv("UTOFU_EMU_COORDS", (conf_rank == 0) ? "0,0,0,0,0,0" : "1,0,0,0,0,0", 1);
+    if (conf_rank == 0) {
+        conf_vcq_create(&vcq, 0, 0);
+    }
+    conf_barrier();
+    for (unsigned n = 0; (n < 1100) && (conf_rank == 1); n++) {
+        one_node(n);
+    }
+    if (conf_rank == 1) {
+        conf_vcq_create(&vcq, 0, 0);
+    }
+    conf_exchange(&vcq.id, sizeof(vcq.id), vcq.peer);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    conf_put_word(&vcq, vcq.peer[1 - conf_rank], stadds[conf_rank], stadds[1 - conf_rank] + sizeof(words[0]));
+    conf_barrier();
+    CONF_CHECK(words[1] == 6 - (uint64_t)conf_rank, "the word is %lu", (unsigned long)words[1]);
     conf_vcq_close(&vcq);
 }
