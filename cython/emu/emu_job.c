@@ -233,7 +233,7 @@ static int segment_create(void)
     slot->seg_dev    = st.st_dev;
     slot->seg_ino    = st.st_ino;
     slot->node       = emu_g.node;
-    slot->joined     = emu_g.control->joined++;
+    slot->joined     = atomic_fetch_add(&emu_g.control->joined, 1);
     slot->exclusive_cqs = (int8_t)emu_g.env.exclusive_cqs;
     slot->session_cqs   = (int8_t)emu_g.env.session_cqs;
     emu_idle_join(emu_g.control, emu_g.slot);

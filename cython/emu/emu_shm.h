@@ -172,7 +172,7 @@ struct emu_control {
     struct emu_clock     clock[EMU_MAX_NODES];
     _Atomic uint64_t     timing_floor; /* ps, 0: not measured (struct emu_floor) */
     _Atomic uint64_t     timing_probe; /* the same */
-    uint32_t             joined;   /* processes so far (under the mutex) */
+    _Atomic uint32_t     joined;   /* processes so far */
     _Atomic uint32_t     unfenced; /* there were processes that membarrier does not reach */
     _Atomic uint32_t     slots_high; /* slots from this one on were never used */
     _Atomic uint64_t     cpus[EMU_MAX_CPUS / 64]; /* on which processes of the job may run */
