@@ -207,6 +207,7 @@ struct emu_rx_lane {
 struct emu_tcq_entry {
     void     *cbdata;
     int      code;
+    uint32_t number; /* of its descriptor */
     uint64_t due; /* timed mode: not to be seen before */
 };
 
@@ -234,6 +235,7 @@ struct emu_vcq {
     struct emu_peer      *last;    /* ... the peer of the last operation; never NULL */
     struct emu_stag      *stags;
     uint64_t             id;
+    uint32_t             toq_end;  /* number of the last descriptor + toq_left */
     uint32_t             tcq_head, tcq_tail;
     /* local notices */
     struct emu_mrq_entry *mrq;
@@ -254,7 +256,7 @@ struct emu_vcq {
     const char           *warm; /* where the data of the next notice may be */
     uint64_t             warm_stadd; /* of the last notice */
     uint32_t             empty_polls; /* since then */
-    uint32_t             sent;   /* tcq_tail - toq_left at the last notice: */
+    uint32_t             sent;   /* number of the last descriptor at the last notice: */
     bool                 stream; /* nothing was posted between the last two */
     bool                 bets;   /* on the next notice: see utofu_poll_mrq */
     bool                 took;    /* a notice, since the last time that this was asked (emu_lane_entry) */
@@ -530,6 +532,22 @@ EMU_INLINE void emu_toq_set(struct emu_vcq *vcq, uint32_t left)
 EMU_INLINE void emu_toq_take(struct emu_vcq *vcq)
 {
     emu_toq_set(vcq, vcq->toq_left - 1);
+}
+
+/* Descriptors are numbered as they are posted: the last one */
+EMU_INLINE uint32_t emu_toq_number(const struct emu_vcq *vcq)
+{
+    return vcq->toq_end - vcq->toq_left;
+}
+
+/* The TCQ was read as far as the entry of that descriptor: those without a notice that come after it
+ * keep theirs until polling gets there (3.7). */
+EMU_INLINE void emu_toq_read(struct emu_vcq *vcq, uint32_t number)
+{
+    uint32_t last = emu_toq_number(vcq), left = EMU_TOQ_ENTRIES - (last - number);
+
+    emu_toq_set(vcq, left);
+    vcq->toq_end = last + left;
 }
 
 EMU_INLINE void emu_vcq_unlock(struct emu_vcq *vcq)

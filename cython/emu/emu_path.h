@@ -27,6 +27,7 @@ EMU_INLINE void emu_tcq_push(struct emu_vcq *vcq, void *cbdata, int code)
     t->cbdata = cbdata;
     t->code   = code;
     emu_toq_take(vcq);
+    t->number = emu_toq_number(vcq);
     emu_doorbell_check(vcq->block);
 }
 

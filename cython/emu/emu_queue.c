@@ -150,7 +150,7 @@ static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
 static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
     uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
-    uint32_t sent = vcq->tcq_tail - vcq->toq_left;
+    uint32_t sent = emu_toq_number(vcq);
 
     if (emu_unlikely(word & EMU_ENTRY_PAIR)) {
         if (EMU_ENTRY_TYPE(word) == UTOFU_MRQ_TYPE_RMT_GET) {
@@ -344,15 +344,19 @@ static EMU_NOINLINE int poll_tcq_special(struct emu_vcq *vcq, void **cbdata)
     } else if (vcq->special & EMU_SPECIAL_WIRE) {
         code = emu_wire_poll_tcq(vcq, cbdata);
     } else {
-        if (vcq->tcq_head != vcq->tcq_tail) {
+        if (vcq->tcq_head == vcq->tcq_tail) {
+            emu_toq_read(vcq, emu_toq_number(vcq));
+        } else {
             struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head % EMU_TOQ_ENTRIES];
             if (!(vcq->special & EMU_SPECIAL_TIMED) || emu_timing_polled(t->due)) {
                 vcq->tcq_head++;
                 *cbdata = t->cbdata;
                 code    = t->code;
+                emu_toq_read(vcq, t->number);
+            } else {
+                emu_toq_read(vcq, t->number - 1);
             }
         }
-        emu_toq_set(vcq, EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head));
     }
     if ((vcq->special & EMU_SPECIAL_TIMED) && (code == UTOFU_ERR_NOT_FOUND)) {
         emu_timing_poll_empty();
@@ -537,9 +541,10 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         struct emu_tcq_entry *t = &vcq->tcq[vcq->tcq_head++ % EMU_TOQ_ENTRIES];
         *cbdata                 = t->cbdata;
         code                    = t->code;
+        emu_toq_read(vcq, t->number);
+    } else {
+        emu_toq_read(vcq, emu_toq_number(vcq)); /* those that asked for no notice */
     }
-    /* entries that asked for no notice are read and skipped on the way */
-    emu_toq_set(vcq, EMU_TOQ_ENTRIES - (vcq->tcq_tail - vcq->tcq_head));
     emu_vcq_unlock(vcq);
     return code;
 }

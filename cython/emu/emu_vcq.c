@@ -114,6 +114,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
         vcq->special &= ~(EMU_SPECIAL_WIRE | EMU_SPECIAL_TIMED | EMU_SPECIAL_INJECT);
     }
     emu_toq_set(vcq, EMU_TOQ_ENTRIES);
+    vcq->toq_end  = EMU_TOQ_ENTRIES;
     vcq->last     = &emu_no_peer;
     vcq->tni      = (uint16_t)tni;
     /* without emu_g.lock: the thread that carries operations out takes it */
