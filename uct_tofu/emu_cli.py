@@ -100,7 +100,7 @@ def ls(as_json):
         click.echo(json.dumps(data, indent=1))
         sys.exit(code)
     _report_refused(data)
-    if not data["jobs"]:
+    if not data["jobs"] and not data["refused"]:
         click.echo(_NOTHING)
     for job in data["jobs"]:
         click.echo(
@@ -127,7 +127,7 @@ def clean(as_json):
         click.echo(json.dumps(data, indent=1))
         sys.exit(code)
     _report_refused(data)
-    if not data["jobs"]:
+    if not data["jobs"] and not data["refused"]:
         click.echo(_NOTHING)
     for job in data["jobs"]:
         name = _shown(job["job"])

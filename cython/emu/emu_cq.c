@@ -73,7 +73,7 @@ static void keep_for_others(const struct emu_cq_slot *cq, bool earlier, int *lef
         struct emu_proc_slot *p = &c->slot[s];
 
         if ((s != emu_g.slot) && (atomic_load(&p->state) == EMU_SLOT_LIVE) && (p->node == emu_g.node) &&
-            (((int32_t)(p->joined - own->joined) < 0) == earlier) && ((p->exclusive_cqs >= 0) || (p->session_cqs >= 0))) {
+            (((int32_t)(p->joined - own->joined) < 0) == earlier) && ((p->exclusive_cqs > 0) || (p->session_cqs > 0))) {
             keep(left, 1 - cqs_held(cq, s, EMU_CQ_SHARED));
             keep(left, p->exclusive_cqs - cqs_held(cq, s, EMU_CQ_EXCLUSIVE));
             keep(left, p->session_cqs - cqs_held(cq, s, EMU_CQ_SESSION));
@@ -90,7 +90,7 @@ static void keep_for_others(const struct emu_cq_slot *cq, bool earlier, int *lef
 static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 {
     int  session = emu_g.env.session_cqs, exclusive = emu_g.env.exclusive_cqs, left = 0, kept[EMU_CQ_SESSION + 1] = {0};
-    bool asked = (session >= 0) || (exclusive >= 0);
+    bool asked = (session > 0) || (exclusive > 0);
 
     for (unsigned q = 0; q < EMU_NUM_CQS; q++) {
         left += cq[q].kind == EMU_CQ_FREE;
@@ -123,17 +123,12 @@ static int cq_free(const struct emu_cq_slot *cq, unsigned tni, enum emu_cq_kind 
     return -1;
 }
 
-int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
+/* q: the one to take if it is free; -1: any */
+static int take(unsigned tni, enum emu_cq_kind kind, int q, bool first)
 {
     struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
-    bool                first = (kind == EMU_CQ_SHARED) && (cqs_held(cq, emu_g.slot, kind) == 0);
-    int                 q  = -1;
 
-    if (first) {
-        emu_node_reclaim(emu_g.node); /* what died with the place that peers predict */
-        q = first_cq(tni, emu_g.node_rank, emu_g.node_size);
-        q = ((q >= 0) && (cq[q].kind == EMU_CQ_FREE)) ? q : -1;
-    }
+    q = ((q >= 0) && (cq[q].kind == EMU_CQ_FREE)) ? q : -1;
     for (int pass = 0; pass < 2; pass++) {
         if (cq_allowed(cq, kind)) {
             q = (q >= 0) ? q : cq_free(cq, tni, kind, false);
@@ -152,4 +147,24 @@ int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
         emu_node_reclaim(emu_g.node);
     }
     return -1;
+}
+
+int emu_cq_take_first(unsigned tni)
+{
+    const struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
+    int                       q  = first_cq(tni, emu_g.node_rank, emu_g.node_size);
+
+    q = (q >= 0) ? q : emu_g.first_cq[tni]; /* nobody predicts more than that it is the same */
+    return (cq[q].kind == EMU_CQ_FREE) ? take(tni, EMU_CQ_SHARED, q, true) : -1;
+}
+
+int emu_cq_take(unsigned tni, enum emu_cq_kind kind)
+{
+    const struct emu_cq_slot *cq = &emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS];
+    bool                      first = (kind == EMU_CQ_SHARED) && (cqs_held(cq, emu_g.slot, kind) == 0);
+
+    if (first) {
+        emu_node_reclaim(emu_g.node); /* what died with the place that peers predict */
+    }
+    return take(tni, kind, first ? first_cq(tni, emu_g.node_rank, emu_g.node_size) : -1, first);
 }

@@ -25,6 +25,18 @@ static bool number(const char *s, unsigned long *v_p)
     return (end != s) && (*end == '\0') && (strchr(s, '-') == NULL);
 }
 
+int emu_on_or_off(const char *s)
+{
+    static const char *const words[2][4] = {{"0", "off", "no", "false"}, {"1", "on", "yes", "true"}};
+
+    for (unsigned i = 0; i < 8; i++) {
+        if (!strcmp(s, words[i / 4][i % 4])) {
+            return (int)(i / 4);
+        }
+    }
+    return -1;
+}
+
 double emu_decimal(const char *s, char **end)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -36,6 +48,12 @@ double emu_decimal(const char *s, char **end)
     return v;
 }
 
+/* Does it end with these letters, in upper or lower case, whatever the program's language? */
+static bool ends_with(const char *s, size_t n, const char *letters)
+{
+    return (n > 2) && ((s[n - 2] | 0x20) == letters[0]) && ((s[n - 1] | 0x20) == letters[1]);
+}
+
 /* A decimal number, or one that ends with Ki or Mi; one below 0 counts as 0. */
 static bool number_of_entries(const char *s, unsigned long *v_p)
 {
@@ -43,9 +61,9 @@ static bool number_of_entries(const char *s, unsigned long *v_p)
     size_t        n      = strlen(s);
     unsigned long factor = 1;
 
-    if ((n > 2) && (n - 2 < sizeof(digits)) && !strcasecmp(s + n - 2, "Ki")) {
+    if ((n - 2 < sizeof(digits)) && ends_with(s, n, "ki")) {
         factor = 1ul << 10;
-    } else if ((n > 2) && (n - 2 < sizeof(digits)) && !strcasecmp(s + n - 2, "Mi")) {
+    } else if ((n - 2 < sizeof(digits)) && ends_with(s, n, "mi")) {
         factor = 1ul << 20;
     }
     if (factor > 1) {
@@ -104,6 +122,23 @@ static int num_cqs(const char *variable)
     return (v > EMU_NUM_CQS) ? (int)EMU_NUM_CQS : (int)v; /* as many as there can be */
 }
 
+/* A switch of ours: a word or a number.  4.3.2.5 has other rules: is_set. */
+static bool is_on(const char *variable)
+{
+    const char   *s = getenv(variable);
+    unsigned long v;
+    int           on;
+
+    if ((s == NULL) || (*s == '\0')) {
+        return false;
+    }
+    on = number(s, &v) ? (v != 0) : emu_on_or_off(s);
+    if (on < 0) {
+        emu_message("%s=\"%s\" is neither 0 nor 1; 1 is used", variable, s);
+    }
+    return on != 0;
+}
+
 /* Anything but 0, however that is written */
 static bool is_set(const char *variable)
 {
@@ -154,7 +189,7 @@ void emu_env_read(struct emu_env *env)
     env->exclusive_cqs = num_cqs("UTOFU_NUM_EXCLUSIVE_CQS");
     env->session_cqs   = num_cqs("UTOFU_NUM_SESSION_MODE_CQS");
     env->mlock_memory  = is_set("UTOFU_SWAP_PROTECT"); /* 4.3.2.5: anything but 0 means 1 */
-    env->strict        = is_set("UTOFU_EMU_STRICT");
+    env->strict        = is_on("UTOFU_EMU_STRICT");
     env->lines_unordered = is_second("UTOFU_EMU_LINES", "ordered", "unordered");
     env->bounds_page     = is_second("UTOFU_EMU_BOUNDS", "exact", "page");
     env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();

@@ -209,11 +209,8 @@ static bool parse_rule(char *text)
         return false; /* what is not posted can't fail, nor be late */
     }
     if ((r.what == WHAT_OPS(EMU_OP_NOP)) &&
-        (r.has_peer || r.dead || ((r.error <= UTOFU_ERR_MRQ_OTHER) && is_op_code(r.error)))) {
+        (r.has_peer || r.dead || (r.delay_ns != 0) || ((r.error <= UTOFU_ERR_MRQ_OTHER) && is_op_code(r.error)))) {
         return false; /* it goes to nobody */
-    }
-    if (faults.rules == MAX_RULES) {
-        return false;
     }
     faults.rule[faults.rules++] = r;
     return true;
@@ -238,7 +235,9 @@ uint32_t emu_inject_init(uint64_t seed)
     }
     for (t = strtok_r(copy, ";", &save); t != NULL; t = strtok_r(NULL, ";", &save)) {
         char *rule = strdup(t);
-        if ((rule == NULL) || !parse_rule(rule)) {
+        if (faults.rules == MAX_RULES) {
+            emu_message("UTOFU_EMU_FAULT: \"%s\" is rule %u, and there may be %u; ignored", t, MAX_RULES + 1, MAX_RULES);
+        } else if ((rule == NULL) || !parse_rule(rule)) {
             emu_message("UTOFU_EMU_FAULT: \"%s\" is not a rule; ignored", t);
         } else {
             special |= EMU_SPECIAL_INJECT;
@@ -290,16 +289,6 @@ static bool goes_to(const struct emu_desc *d, uint64_t *key_p)
     return true;
 }
 
-static bool towards(const struct rule *r, const struct emu_desc *d)
-{
-    uint64_t key;
-
-    if (!r->has_peer && !r->dead) {
-        return true;
-    }
-    return goes_to(d, &key) && (!r->has_peer || (key == r->peer));
-}
-
 static bool is_dead(uint64_t key)
 {
     for (unsigned i = 0; i < faults.num_dead; i++) {
@@ -310,6 +299,28 @@ static bool is_dead(uint64_t key)
     return false;
 }
 
+/* Is the rule about the operation, by where it goes?  One that lets nodes die: not to one that is dead */
+static bool towards(const struct rule *r, const struct emu_desc *d)
+{
+    uint64_t key;
+
+    if (!r->has_peer && !r->dead) {
+        return true;
+    }
+    return goes_to(d, &key) && (!r->has_peer || (key == r->peer)) && !(r->dead && is_dead(key));
+}
+
+static bool is_mrq_code(int code)
+{
+    return (code <= UTOFU_ERR_MRQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH);
+}
+
+/* Says what can't be of a NOP, which goes nowhere: so a rule for any operation is not about it */
+static bool beyond_nop(const struct rule *r, const struct emu_desc *d)
+{
+    return (d->kind == EMU_OP_NOP) && (is_mrq_code(r->error) || (r->delay_ns != 0));
+}
+
 void emu_inject(const struct emu_desc *d, struct emu_fault *f)
 {
     uint64_t to;
@@ -318,7 +329,7 @@ void emu_inject(const struct emu_desc *d, struct emu_fault *f)
     for (unsigned i = 0; i < faults.rules; i++) {
         struct rule *r = &faults.rule[i];
 
-        if (!(r->what & WHAT_OPS(d->kind)) || r->busy || !towards(r, d)) {
+        if (!(r->what & WHAT_OPS(d->kind)) || r->busy || !towards(r, d) || beyond_nop(r, d)) {
             continue;
         }
         if (applies(r)) {
@@ -333,9 +344,6 @@ void emu_inject(const struct emu_desc *d, struct emu_fault *f)
     if (goes_to(d, &to) && is_dead(to)) {
         f->code = UTOFU_ERR_MRQ_PEER;
     }
-    if ((d->kind == EMU_OP_NOP) && (f->code <= UTOFU_ERR_MRQ_OTHER)) {
-        f->code = UTOFU_SUCCESS; /* it goes nowhere */
-    }
     pthread_mutex_unlock(&faults.lock);
 }
 
@@ -344,7 +352,7 @@ bool emu_inject_busy(const struct emu_desc *d)
     bool busy = false;
 
     pthread_mutex_lock(&faults.lock);
-    for (unsigned i = 0; i < faults.rules; i++) {
+    for (unsigned i = 0; !busy && (i < faults.rules); i++) { /* no other rule counts what is refused */
         struct rule *r = &faults.rule[i];
 
         if (r->busy && (r->what & WHAT_OPS(d->kind)) && towards(r, d) && applies(r)) {

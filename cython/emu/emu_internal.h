@@ -181,6 +181,7 @@ struct emu_peer {
     uint32_t                timed_batch, timed_ops; /* ... so many operations in the VCQ's batch */
     struct emu_peer         *next_work;
     bool                    in_work;
+    bool                    overflow_told; /* to its process (emu_overflow.c) */
     struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
 };
 #define EMU_PEER_HASH 256u
@@ -360,11 +361,14 @@ void emu_unlock(pthread_mutex_t *lock);
 /* emu_thread.c: a thread of ours, with the caller's mask of signals; returns, as pthread_create does, once `run`
  * is being called.  Where the caller may be cancelled is not the place for it. */
 int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+long emu_threads_running(void); /* of those */
+void emu_threads_forget(void);  /* in a child: none */
 
 /* emu_message.c: one line on stderr: "utofu: ..." */
 void emu_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Chapter 7: message, then the process ends. */
 void emu_async_error(const char *what, const struct emu_vcq *vcq) __attribute__((noreturn));
+bool emu_ending(void); /* by such an error */
 
 /* emu_job.c: join the job on first use.  Returns a code of utofu.h. */
 int emu_join(void);

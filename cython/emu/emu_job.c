@@ -326,6 +326,8 @@ static void fork_child(void)
 {
     emu_rehome_fork_child(); /* first of all: until then what it writes is its parent's */
     emu_unlock(&emu_g.lock); /* of the one thread that there is, which took them */
+    emu_threads_forget();
+    emu_last_thread_forked();
     emu_wire_forget();
     emu_dontfork_forget();
     emu_swap_forget();
@@ -346,7 +348,7 @@ static void __attribute__((constructor)) watch_forks(void)
  * the first call, and destructors of C++ objects made before it, may still communicate. */
 static void __attribute__((destructor)) leave(void)
 {
-    if (!atomic_load(&emu_g.ready) || (emu_g.pid != getpid())) {
+    if (!atomic_load(&emu_g.ready) || (emu_g.pid != getpid()) || emu_ending()) {
         return;
     }
     emu_wire_stop();

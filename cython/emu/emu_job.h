@@ -43,6 +43,7 @@ void *emu_segment_map(int seg_fd, uint64_t off, uint64_t size, int prot);
 void emu_vcq_gone(const struct emu_vcq *vcq);
 /* emu_cq.c: take a free CQ of the TNI for this process (control locked); -1: none */
 int emu_cq_take(unsigned tni, enum emu_cq_kind kind);
+int emu_cq_take_first(unsigned tni); /* the one that peers predict, for VCQs that share it; -1: it is not to be had */
 /* Its CQ went back to the node, and may be another process' by now: this one left the job, and a
  * destructor of the program frees what is left, or it lost its slot (control locked). */
 bool emu_vcq_reclaimed(const struct emu_vcq *vcq);
@@ -57,6 +58,7 @@ uint64_t emu_start_time(pid_t pid);
 /* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
 bool emu_first_thread_ended(pid_t pid);
 bool emu_own_first_thread_ended(void); /* that of this process; looks */
+bool emu_own_threads_ended(long ours); /* and so have all but so many of its others */
 const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */
 #define EMU_OWN_PATH 64u
 const char *emu_own_path(const char *name, char path[EMU_OWN_PATH]); /* a file of it; returns path */

@@ -216,6 +216,14 @@ static bool is_said(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma *vm
     return false;
 }
 
+/* 3.6: the process can read it, and write it unless it says that it can't */
+static int accessible(const void *addr, size_t size, bool writable, struct emu_vma *vma)
+{
+    return (emu_vma_query((uintptr_t)addr, size, vma) && vma->readable && (!writable || vma->writable)) ?
+               UTOFU_SUCCESS :
+               (vma->unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS);
+}
+
 static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size, unsigned long flags)
 {
     bool             writable = !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
@@ -225,16 +233,14 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     const char       *why     = "its file can't be mapped";
     struct emu_vma   vma;
     bool             said;
-    int              seg = -1, home = -1, code = emu_inject_reg();
+    int              seg = -1, home = -1, code;
 
-    if (code != UTOFU_SUCCESS) {
-        return code;
-    }
     if (size > EMU_STADD_OFF_MASK - 256) {
         return UTOFU_ERR_INVALID_SIZE;
     }
-    if (!emu_vma_query((uintptr_t)addr, size, &vma) || !vma.readable || (writable && !vma.writable)) {
-        return vma.unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS;
+    code = accessible(addr, size, writable, &vma);
+    if (code != UTOFU_SUCCESS) {
+        return code;
     }
     said = is_said(vcq, stag, &vma);
     if (said) {
@@ -363,6 +369,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
     uintptr_t       at  = (uintptr_t)addr;
     uint32_t       *link, stag;
+    struct emu_vma  vma;
     int             code;
 
     if (vcq == NULL) {
@@ -383,9 +390,17 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
 
     emu_vcq_lock(vcq);
     emu_lock(&emu_g.mem_lock);
+    code = emu_inject_reg();
+    if (code != UTOFU_SUCCESS) {
+        goto out;
+    }
     stag = emu_g.env.bounds_page ? stag_around(vcq, at, size, flags) : stag_same(vcq, at, size, flags);
-    if (stag != STAG_NONE) {
-        vcq->stags[stag].refs++; /* the same region: the same STADD (3.6) */
+    if (stag != STAG_NONE) { /* the same region: the same STADD (3.6) */
+        code = accessible(addr, size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), &vma);
+        if (code == UTOFU_ERR_INVALID_ADDRESS) {
+            goto out;
+        }
+        vcq->stags[stag].refs++;
         code = UTOFU_SUCCESS;
         goto known;
     }
@@ -447,9 +462,10 @@ EMU_EXPORT int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void *addr, size
 
     emu_vcq_lock(vcq);
     emu_lock(&emu_g.mem_lock);
-    if (vcq->stags[stag].flags & EMU_STAG_VALID) {
+    code = emu_inject_reg();
+    if ((code == UTOFU_SUCCESS) && (vcq->stags[stag].flags & EMU_STAG_VALID)) {
         code = UTOFU_ERR_USED;
-    } else {
+    } else if (code == UTOFU_SUCCESS) {
         uintptr_t at = (uintptr_t)addr;
 
         if (emu_g.env.bounds_page) { /* behind it only: the STADD of its beginning is 0 */

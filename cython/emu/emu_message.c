@@ -3,6 +3,7 @@
  * emu_message.c - what the library says on stderr, and how it ends the process (chapter 7).
  */
 #include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,8 +31,17 @@ void emu_message(const char *fmt, ...)
     }
 }
 
+static _Atomic bool ending;
+
+bool emu_ending(void)
+{
+    return atomic_load(&ending);
+}
+
 void emu_async_error(const char *what, const struct emu_vcq *vcq)
 {
     emu_message("asynchronous error: %s on TNI %u CQ %u", what, vcq->tni, vcq->cq);
+    emu_stats_print();
+    atomic_store(&ending, true); /* a handler of SIGABRT may call exit, and this VCQ is locked */
     abort();
 }

@@ -95,6 +95,7 @@ void emu_wire_forget(void); /* in the child of a fork */
 
 /* ------------------------------------------- timed mode (emu_timing.c) */
 
+int    emu_on_or_off(const char *s); /* a word: 1, 0; -1: another one */
 double emu_decimal(const char *s, char **end); /* as strtod, with a point in every locale */
 
 bool emu_timing_init(void); /* UTOFU_EMU_TIMING asks for it */
@@ -148,6 +149,7 @@ void emu_swap_forget(void);   /* in the child of a fork */
 bool emu_stats_init(void); /* UTOFU_EMU_STATS asks for it */
 int emu_stats_open(struct emu_vcq *vcq);
 void emu_stats_close(struct emu_vcq *vcq);
+void emu_stats_forget(struct emu_vcq *vcq); /* without a word: it was never there */
 void emu_stats_post(struct emu_vcq *vcq, const struct emu_desc *d);
 void emu_stats_doorbell(struct emu_vcq *vcq);
 void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code);

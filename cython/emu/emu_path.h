@@ -52,10 +52,9 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
 }
 
 /* The next entry of a lane, and its word but for type and EDATA.  False: the target's
- * MRQ overflows; it ends when it next looks (chapter 7).  vcq: whose lane it is; NULL: somebody
- * else's (emu_session_carry.c). */
-EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_vcq_block *target,
-                               struct emu_lane_entry **entry_p, uint64_t *word_p)
+ * MRQ overflows.  vcq: whose lane it is; NULL: somebody else's (emu_session_carry.c). */
+EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_lane_entry **entry_p,
+                               uint64_t *word_p)
 {
     struct emu_lane_entry *e = tx->next, *a, *b;
 
@@ -69,8 +68,6 @@ EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, stru
     /* where the next one goes is fixed now, because this entry says it */
     tx->next = emu_likely(tx->wr_a - tx->known_a < EMU_LANE_A) ? &a[tx->wr_a & (EMU_LANE_A - 1)] : emu_lane_next(tx);
     if (emu_unlikely(tx->next == NULL)) {
-        atomic_fetch_or(&target->epoch, EMU_EPOCH_OVERFLOW);
-        emu_doorbell_check(target);
         tx->next = e;
         if (e < b) {
             tx->wr_a--;
@@ -94,23 +91,28 @@ EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, stru
     return true;
 }
 
-/* Put a notice into a lane (of vcq or, NULL, of somebody else); target is the block of the lane's VCQ.  second: a get's
- * local STADD, or when the target may see the notice of a put (0: at once). */
-EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_vcq_block *target, int type,
+void emu_overflow_tell(struct emu_peer *peer); /* emu_overflow.c */
+
+/* Put a notice into a lane (of vcq or, NULL, of somebody else) towards the peer; MRQ_PEER: its MRQ overflows, it
+ * ends.  second: a get's local STADD, or when the target may see the notice of a put (0: at once). */
+EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_peer *peer, int type,
                              uint64_t edata, uint64_t second_value, uint64_t rmt_stadd)
 {
+    struct emu_vcq_block  *target = peer->block;
     struct emu_lane_tx     before;
     struct emu_lane_entry *e, *second;
     uint64_t               word, second_word;
 
     if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (second_value == 0))) {
-        if (emu_unlikely(!emu_lane_entry(vcq, tx, target, &e, &word))) {
+        if (emu_unlikely(!emu_lane_entry(vcq, tx, &e, &word))) {
+            emu_overflow_tell(peer);
             return UTOFU_ERR_MRQ_PEER;
         }
     } else {
         before = *tx;
-        if (!emu_lane_entry(vcq, tx, target, &e, &word) || !emu_lane_entry(vcq, tx, target, &second, &second_word)) {
+        if (!emu_lane_entry(vcq, tx, &e, &word) || !emu_lane_entry(vcq, tx, &second, &second_word)) {
             *tx = before;
+            emu_overflow_tell(peer);
             return UTOFU_ERR_MRQ_PEER;
         }
         tx->wr_x++;
@@ -141,7 +143,7 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
             return code;
         }
     }
-    return emu_lane_push(vcq, &peer->tx, peer->block, type, edata, second_value, rmt_stadd);
+    return emu_lane_push(vcq, &peer->tx, peer, type, edata, second_value, rmt_stadd);
 }
 
 /* ------------------------------------------------------------- translation */

@@ -23,6 +23,16 @@ uint32_t emu_toq_unread(const struct emu_vcq *vcq)
                                                   EMU_TOQ_ENTRIES - __atomic_load_n(&vcq->toq_left, __ATOMIC_RELAXED);
 }
 
+/* A full TOQ has nothing left to wait for: what was held back starts (3.7.9.1). */
+static int busy(struct emu_vcq *vcq)
+{
+    if (vcq->special & EMU_SPECIAL_WIRE) {
+        emu_wire_start(vcq);
+        emu_wire_idle(vcq);
+    }
+    return UTOFU_ERR_BUSY;
+}
+
 /* Room for n descriptors; the VCQ is locked already. */
 static int reserve(struct emu_vcq *vcq, size_t n)
 {
@@ -31,20 +41,13 @@ static int reserve(struct emu_vcq *vcq, size_t n)
     if (n > most) {
         return UTOFU_ERR_INVALID_NUMBER;
     }
-    if (room(vcq) < n + (EMU_TOQ_ENTRIES - most)) {
-        if (vcq->special & EMU_SPECIAL_WIRE) {
-            emu_wire_start(vcq); /* a full TOQ has nothing left to wait for (3.7.9.1) */
-            emu_wire_idle(vcq);
-        }
-        return UTOFU_ERR_BUSY;
-    }
-    return UTOFU_SUCCESS;
+    return (room(vcq) < n + (EMU_TOQ_ENTRIES - most)) ? busy(vcq) : UTOFU_SUCCESS;
 }
 
 /* Is there a rule that says BUSY to this descriptor? */
-static int let_in(const struct emu_vcq *vcq, const struct emu_desc *d)
+static int let_in(struct emu_vcq *vcq, const struct emu_desc *d)
 {
-    return ((vcq->special & EMU_SPECIAL_INJECT) && emu_inject_busy(d)) ? UTOFU_ERR_BUSY : UTOFU_SUCCESS;
+    return ((vcq->special & EMU_SPECIAL_INJECT) && emu_inject_busy(d)) ? busy(vcq) : UTOFU_SUCCESS;
 }
 
 /* Carried out here and now, at the clock's time in the timed mode */

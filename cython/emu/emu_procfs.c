@@ -81,6 +81,13 @@ bool emu_first_thread_ended(pid_t pid)
     return process_stat(pid, &stat) && ((stat.state == 'Z') || (stat.state == 'X')) && (stat.threads > 1);
 }
 
+bool emu_own_threads_ended(long ours)
+{
+    struct process_stat stat;
+
+    return process_stat(getpid(), &stat) && ((stat.state == 'Z') || (stat.state == 'X')) && (stat.threads == 1 + ours);
+}
+
 static _Atomic bool own_first_ended;
 
 bool emu_own_first_thread_ended(void)

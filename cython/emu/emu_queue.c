@@ -130,19 +130,37 @@ static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
 /* Producers are told how far we are.  Each of them sees when its lane is full; whether what all
  * of them, and we, have put in is more than an MRQ holds, we see, by counting now and then: not
  * so often that it would be noticed. */
+static EMU_COLD void count(struct emu_vcq *vcq)
+{
+    size_t n = mrq_unread(vcq, vcq->mrq_entries);
+
+    if (n > vcq->mrq_entries) {
+        emu_async_error("MRQ Overflow", vcq);
+    }
+    vcq->uncounted   = 0;
+    vcq->count_after = COUNT_EVERY + (uint32_t)n + vcq->num_hot;
+}
+
 static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
 {
     vcq->uncounted += vcq->unpublished;
     emu_lanes_publish(vcq);
     if (((vcq->num_hot > 1) || (vcq->mrq_head != vcq->mrq_tail)) && (vcq->uncounted >= vcq->count_after)) {
-        size_t n = mrq_unread(vcq, vcq->mrq_entries);
-
-        if (n > vcq->mrq_entries) {
-            emu_async_error("MRQ Overflow", vcq);
-        }
-        vcq->uncounted   = 0;
-        vcq->count_after = COUNT_EVERY + (uint32_t)n + vcq->num_hot;
+        count(vcq);
     }
+}
+
+/* The oldest local notice, of which there is one */
+EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
+{
+    struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
+
+    if (emu_unlikely(++vcq->uncounted >= vcq->count_after)) {
+        count(vcq);
+    }
+    vcq->mrq_head++;
+    *notice = m->notice;
+    return m->code;
 }
 
 /* Out of the way of polls that find nothing, and once: inlined where gcc thinks it rare, it was made
@@ -242,14 +260,19 @@ static uint64_t microseconds(clockid_t clock)
     return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
-#define COUNT_SHARE 8u /* counting takes no more than one part in so many */
+#define COUNT_SHARE   8u    /* counting takes no more than one part in so many */
+#define COUNT_ALWAYS 8192u /* is done in no time */
 
-/* Does the queue hold more than `limit`?  Counting takes long when there is much: so now and
- * then, and after every pause, but the longer it took, and the more there was, the later again. */
+/* Does the queue hold more than `limit`?  Counting takes long when there is much: so where it may hold
+ * many now and then, and after every pause, but the longer it took, and the more there was, the later again. */
 static bool overflown(struct emu_vcq *vcq, size_t limit)
 {
-    uint64_t now = microseconds(CLOCK_MONOTONIC), before;
+    uint64_t now, before;
 
+    if (limit <= COUNT_ALWAYS) {
+        return mrq_unread(vcq, limit) > limit;
+    }
+    now = microseconds(CLOCK_MONOTONIC);
     if ((now - vcq->counted_at < 1000 + COUNT_SHARE * vcq->count_took) &&
         (++vcq->counted_polls < 256 + vcq->counted / COUNT_SHARE)) {
         return false;
@@ -278,9 +301,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
         if (!timed || emu_timing_polled(m->due)) {
-            vcq->mrq_head++;
-            *notice = m->notice;
-            code    = m->code;
+            code = take_local(vcq, notice);
             goto out;
         }
     }
@@ -314,9 +335,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
          * its answer. */
         for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
             if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->origin) {
-                struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
-                *notice                 = m->notice;
-                code                    = m->code;
+                code = take_local(vcq, notice);
                 goto out;
             }
         }
@@ -380,9 +399,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
         goto out;
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
-        struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head++ & (vcq->mrq_size - 1)];
-        *notice                 = m->notice;
-        code                    = m->code;
+        code = take_local(vcq, notice);
         goto out;
     }
     rx = lane_ready(vcq);

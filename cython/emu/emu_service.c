@@ -92,6 +92,7 @@ static bool serve_connection(int conn)
         emu_rehome_release(); /* it waits for mem_lock, and has nothing on the heap */
         emu_mailboxes_serve();
         emu_rehome_hold();
+        emu_overflow_told();
         return true;
     case EMU_REQUEST_FD:
         send_fd(conn, servable_fd(req.fd), (char)req.vcq_id);
@@ -152,6 +153,7 @@ static void *service_main(void *arg)
         bool locked = pthread_mutex_trylock(&emu_g.lock) == 0;
         if (locked) {
             emu_peer_processes_clean();
+            emu_overflow_look();
         }
         for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
             peers++;
@@ -195,7 +197,8 @@ static void *service_main(void *arg)
 
         /* What the kernel writes at its end may be lost to a move: then it is told again. */
         emu_rehome_release();
-        int ready = poll(fds, n, !locked ? 5 : blind ? 250 : -1);
+        int ready = poll(fds, n, !locked ? 5 : emu_last_thread_watched() ? EMU_LAST_THREAD_MS : blind ? 250 : -1);
+        emu_last_thread_look();
         emu_rehome_hold();
         if (!emu_fds_ours()) {
             emu_rehome_release();
@@ -305,7 +308,9 @@ void emu_service_stop(void)
     /* else it is asleep, and nothing can wake it */
     if (emu_g.service_running && emu_fds_ours()) {
         (void)!write(emu_g.wake_fd, &stop, sizeof(stop));
-        pthread_join(emu_g.service, NULL);
+        if (!pthread_equal(pthread_self(), emu_g.service)) { /* it may be the one that calls exit */
+            pthread_join(emu_g.service, NULL);
+        }
         emu_g.service_running = false;
         emu_relay_stop();
     }

@@ -29,7 +29,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
 /* ------------------------------------------------------ what they send */
 
 enum emu_request_op {
-    EMU_REQUEST_KICK = 1, /* look at the mailboxes */
+    EMU_REQUEST_KICK = 1, /* look at the mailboxes, and at the MRQs */
     EMU_REQUEST_FD,
     EMU_REQUEST_CARRIES
 };
@@ -43,6 +43,16 @@ struct emu_request {
 /* emu_ask.c: a connection to the peer's helper thread, which must be of the expected pid; kept
  * (lock held).  -1: there is none */
 int emu_service_connection(struct emu_peer_process *proc);
+
+/* emu_last_thread.c, helper thread: end the process if no thread is left but the library's */
+#define EMU_LAST_THREAD_MS 50
+bool emu_last_thread_watched(void);
+void emu_last_thread_look(void);
+void emu_last_thread_forked(void);
+
+/* emu_overflow.c, helper thread: somebody says that an MRQ of ours has overflown; end the process if so (lock held). */
+void emu_overflow_told(void);
+void emu_overflow_look(void);
 
 /* emu_armw_private.c: carry out what is in our mailboxes. */
 void emu_mailboxes_serve(void);

@@ -138,7 +138,7 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
     }
     s->lane_before = tx.wr_a + tx.wr_b;
     reach(s, EMU_STEP_NOTIFYING);
-    code = emu_lane_push(NULL, &tx, target->block, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length);
+    code = emu_lane_push(NULL, &tx, target, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length);
     b            = (struct emu_lane_entry *)((char *)tx.lane + EMU_LANE_HEAD) + EMU_LANE_A;
     l->wr_a      = tx.wr_a;
     l->wr_b      = tx.wr_b;
@@ -163,7 +163,7 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
     s->outcome      = code;
     reach(s, EMU_STEP_LOCAL);
     if (n - atomic_load_explicit(&s->mrq_read, memory_order_acquire) >= size) {
-        atomic_fetch_or(&owner->block->epoch, EMU_EPOCH_OVERFLOW);
+        emu_overflow_tell(owner);
         return;
     }
     memset(&e->notice, 0, sizeof(e->notice));

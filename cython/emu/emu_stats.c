@@ -5,6 +5,7 @@
  */
 #include "emu_modes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,8 +26,20 @@ struct emu_stats {
 };
 
 static enum { OFF, TEXT, JSON } form;
-static char path[256];
+static char path[4096];
 static bool at_end; /* the process ends, and all was told */
+
+/* As seen from where the process is now: it may go elsewhere before it ends */
+static void name_file(const char *name)
+{
+    bool   here = (name[0] != '/') && (getcwd(path, sizeof(path)) != NULL);
+    size_t n    = here ? strlen(path) : 0;
+
+    if ((size_t)snprintf(path + n, sizeof(path) - n, "%s%s", here ? "/" : "", name) >= sizeof(path) - n) {
+        emu_message("UTOFU_EMU_STATS: the name of the file is too long; stderr is used");
+        path[0] = '\0';
+    }
+}
 
 bool emu_stats_init(void)
 {
@@ -35,16 +48,17 @@ bool emu_stats_init(void)
     form    = OFF;
     path[0] = '\0';
     at_end  = false;
-    if ((s == NULL) || (*s == '\0') || !strcmp(s, "0")) {
+    if ((s == NULL) || (*s == '\0') || (emu_on_or_off(s) == 0)) {
         return false;
     }
     form = TEXT;
     if (!strncmp(s, "json", 4) && ((s[4] == '\0') || (s[4] == ':'))) {
         form = JSON;
-        if ((s[4] == ':') && ((size_t)snprintf(path, sizeof(path), "%s", s + 5) >= sizeof(path))) {
-            emu_message("UTOFU_EMU_STATS: the name of the file is too long; stderr is used");
-            path[0] = '\0';
+        if (s[4] == ':') {
+            name_file(s + 5);
         }
+    } else if (emu_on_or_off(s) < 0) {
+        emu_message("UTOFU_EMU_STATS=\"%s\" is not 1, json or json:FILE; 1 is used", s);
     }
     return true;
 }
@@ -109,9 +123,10 @@ static void tell(const char *line, size_t n)
     int fd = STDERR_FILENO;
 
     if (path[0] != '\0') {
-        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        /* a pipe that nobody reads is not waited for */
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
         if (fd < 0) {
-            emu_message("UTOFU_EMU_STATS: can't write to \"%s\"", path);
+            emu_message("UTOFU_EMU_STATS: can't write to \"%s\": %s", path, strerror(errno));
             return;
         }
     }
@@ -167,13 +182,18 @@ static void print(const struct emu_vcq *vcq)
     }
 }
 
+void emu_stats_forget(struct emu_vcq *vcq)
+{
+    free(vcq->stats);
+    vcq->stats = NULL;
+}
+
 void emu_stats_close(struct emu_vcq *vcq)
 {
     if ((vcq->stats != NULL) && !at_end) {
         print(vcq);
     }
-    free(vcq->stats);
-    vcq->stats = NULL;
+    emu_stats_forget(vcq);
 }
 
 /* Other threads may still call the library: they go on counting. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_thread.c - how the library's own threads begin.
+ * emu_thread.c - how the library's own threads begin, and how many there are.
  *
  * The C library, and more so a sanitizer, has work of its own in a thread before that thread's
  * function runs, some of it with the lock of its allocator.  A child that is forked just then has
@@ -18,14 +18,30 @@ struct start {
     sem_t runs;
 };
 
+static _Atomic long running;
+
+long emu_threads_running(void)
+{
+    return atomic_load(&running);
+}
+
+void emu_threads_forget(void)
+{
+    atomic_store(&running, 0);
+}
+
 static void *begin(void *p)
 {
     struct start *start       = p;
     void *(*const run)(void *) = start->run;
     void *const   arg          = start->arg;
+    void         *ret;
 
+    atomic_fetch_add(&running, 1);
     sem_post(&start->runs); /* `start` is not there any more */
-    return run(arg);
+    ret = run(arg);
+    atomic_fetch_sub(&running, 1);
+    return ret;
 }
 
 int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)

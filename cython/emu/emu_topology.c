@@ -77,6 +77,17 @@ bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
     return emu_coords_valid(n->coords) && emu_path_valid(n->path) && (n->tni < EMU_NUM_TNIS) && (n->cq < EMU_NUM_CQS);
 }
 
+/* Says of a variable that it does not count. */
+static void ignored(const char *name, unsigned long least)
+{
+    const char   *s = getenv(name);
+    unsigned long v;
+
+    if ((s != NULL) && (*s != '\0') && (!tofu_env_number(name, &v) || (v < least))) {
+        emu_message("%s=\"%s\" is not a number from %lu on; ignored", name, s, least);
+    }
+}
+
 int emu_topology_init(void)
 {
     unsigned long node = emu_g.slot, ppn = tofu_place_ppn();
@@ -96,6 +107,8 @@ int emu_topology_init(void)
         }
         emu_message("UTOFU_EMU_COORDS=\"%s\" is not a list of 6 numbers in range; ignored", s);
     }
+    ignored("UTOFU_EMU_NODE", 0);
+    ignored("UTOFU_EMU_PPN", 1);
     if (!tofu_env_number("UTOFU_EMU_NODE", &node)) {
         if (tofu_place_rank(&node) && (ppn <= UINT16_MAX)) {
             emu_g.node_rank = (uint32_t)(node % ppn);

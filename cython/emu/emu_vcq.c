@@ -36,6 +36,15 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
         *cmp_p = 0;
         return UTOFU_SUCCESS;
     }
+    if ((want_cmp != CMP_ANY) &&
+        ((cq[emu_g.first_cq[tni]].kind != EMU_CQ_SHARED) || (cq[emu_g.first_cq[tni]].owner != emu_g.slot))) {
+        q = emu_cq_take_first(tni); /* its VCQs were freed: peers predict it yet */
+        if (q >= 0) {
+            *cq_p  = (uint16_t)q;
+            *cmp_p = (uint16_t)want_cmp;
+            return UTOFU_SUCCESS;
+        }
+    }
     for (int i = -1; i < (int)EMU_NUM_CQS; i++) {
         q = (i < 0) ? emu_g.first_cq[tni] : i;
         if ((cq[q].kind != EMU_CQ_SHARED) || (cq[q].owner != emu_g.slot)) {
@@ -135,6 +144,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     }
     if (index == EMU_MAX_VCQS) {
         emu_unlock(&emu_g.lock);
+        emu_stats_forget(vcq);
         vcq_free_memory(vcq);
         return UTOFU_ERR_FULL;
     }
@@ -191,6 +201,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
 
 err_free:
     emu_unlock(&emu_g.lock);
+    emu_stats_forget(vcq);
     vcq_free_memory(vcq);
     return code;
 }
