@@ -182,19 +182,22 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) : code;
 }
 
-/* Bytes of the cache lines around a padded piggyback become undefined (2.2.11). */
-static void pad(const struct emu_desc *d, const struct emu_peer *peer, const struct emu_region *r)
+/* Bytes of the cache lines around a padded piggyback become undefined (2.2.11), also those that are not
+ * registered: lines are on the pages of the data. */
+static void pad(const struct emu_desc *d, struct emu_peer *peer, const struct emu_region *r, bool mapped)
 {
     uint64_t from = EMU_STADD_OFF(d->rmt_stadd), to = from + d->length, begin = from / LINE * LINE;
     uint64_t end = (to + LINE - 1) / LINE * LINE;
+    char     poison[LINE];
 
-    begin = (begin > r->dbegin) ? begin : r->dbegin;
-    end   = (end < r->dbegin + r->dspan) ? end : r->dbegin + r->dspan;
-    if (!emu_target_is_there(peer, r, begin, end - begin)) {
-        return; /* the neighbouring page is not there, and nobody can look at it */
+    memset(poison, POISON, sizeof(poison));
+    if (!mapped) {
+        (void)emu_private_write(peer, r, begin, poison, from - begin, EMU_ORDER_NONE);
+        (void)emu_private_write(peer, r, to, poison, end - to, EMU_ORDER_NONE);
+    } else if (emu_target_is_there(peer, r, begin, end - begin)) {
+        memcpy((char *)r->base + begin, poison, from - begin);
+        memcpy((char *)r->base + to, poison, end - to);
     }
-    memset((char *)r->base + begin, POISON, from - begin);
-    memset((char *)r->base + to, POISON, end - to);
 }
 
 static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint64_t to)
@@ -203,6 +206,7 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
     const char            *src = (d->kind == EMU_OP_PUT) ? op->buf : (const char *)d->data;
     struct emu_region     *r;
     struct emu_peer       *peer;
+    bool                   padded;
     int                    code = emu_post_peer(w->vcq, d->rmt_id, &peer);
 
     if (code == UTOFU_SUCCESS) {
@@ -212,15 +216,19 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
         return code;
     }
     op->carried.mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
+    padded             = w->strict && (d->kind == EMU_OP_PIGGYBACK) && (d->flags & UTOFU_ONESIDED_FLAG_PADDING) && (from == 0);
     if (op->carried.mapped) {
         if (!emu_target_is_there(peer, r, EMU_STADD_OFF(d->rmt_stadd) + from, to - from)) {
             return UTOFU_ERR_MRQ_RMT_MEMORY;
         }
-        if (w->strict && (d->kind == EMU_OP_PIGGYBACK) && (d->flags & UTOFU_ONESIDED_FLAG_PADDING) && (from == 0)) {
-            pad(d, peer, r);
+        if (padded) {
+            pad(d, peer, r, true);
         }
         emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
         return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
+    }
+    if (padded) {
+        pad(d, peer, r, false);
     }
     code = emu_private_write(peer, r, EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from, EMU_ORDER_LINES);
     atomic_thread_fence(memory_order_seq_cst);
