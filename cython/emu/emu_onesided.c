@@ -594,7 +594,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         code = (code == UTOFU_ERR_TCQ_STADD)  ? UTOFU_ERR_MRQ_LCL_STADD :
                (code == UTOFU_ERR_TCQ_LENGTH) ? UTOFU_ERR_MRQ_LCL_LENGTH :
                                                 UTOFU_ERR_MRQ_LCL_MEMORY;
-        goto failed;
+        goto failed_here;
     }
     if (emu_region_direct(r, EMU_STADD_OFF(rmt_stadd), length)) {
         atomic_thread_fence(memory_order_acquire);
@@ -608,7 +608,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
                                 (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
         if (code != UTOFU_SUCCESS) {
             code = emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, length);
-            goto failed;
+            goto failed_here;
         }
     }
     code = emu_region_still(r);
@@ -620,6 +620,10 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
     emu_vcq_unlock(vcq);
     return code;
 
+failed_here:
+    if (emu_failed_here(code) && (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
+        (void)emu_notify(vcq, peer, UTOFU_MRQ_TYPE_RMT_GET, edata, lcl_stadd + length, rmt_stadd + length);
+    }
 failed:
     code = post_failed(vcq, &(struct post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
                                            UTOFU_MRQ_TYPE_LCL_GET},

@@ -148,6 +148,12 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
 
 /* ------------------------------------------------------------- translation */
 
+/* A get whose data could not be written: the target has been told by then (2.2.4) */
+EMU_INLINE bool emu_failed_here(int code)
+{
+    return (code == UTOFU_ERR_MRQ_LCL_STADD) || (code == UTOFU_ERR_MRQ_LCL_LENGTH) || (code == UTOFU_ERR_MRQ_LCL_MEMORY);
+}
+
 /* A STADD of our own VCQ as a pointer. */
 EMU_INLINE int emu_local_address(struct emu_vcq *vcq, uint64_t stadd, size_t length, bool write, char **addr_p)
 {

@@ -70,6 +70,9 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     type = emu_desc_lcl_type(d);
     if ((code == UTOFU_SUCCESS) && (type >= 0) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
         code = emu_remote_notice(vcq, d, c.peer, times.remote);
+    } else if ((d->kind == EMU_OP_GET) && emu_failed_here(code) && (fail == UTOFU_SUCCESS) &&
+               (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
+        (void)emu_remote_notice(vcq, d, c.peer, times.remote);
     }
     emu_complete_tcq(vcq, d, code, cbdata, times.tcq);
     if ((type >= 0) && (((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) ||

@@ -455,6 +455,10 @@ static void tell(struct emu_wire *w, uint64_t n)
             if (starts) {
                 emu_session_carry(w->vcq, peer);
             }
+        } else if ((op->desc.kind == EMU_OP_GET) && op->read && emu_failed_here(op->code) &&
+                   wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
+                   (emu_post_peer(w->vcq, op->desc.rmt_id, &peer) == UTOFU_SUCCESS)) {
+            (void)emu_remote_notice(w->vcq, &op->desc, peer, 0);
         }
         op->remote_told = true;
     }
