@@ -155,6 +155,10 @@ void emu_stats_doorbell(struct emu_vcq *vcq);
 void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code);
 /* Memory was registered; why: it is private, and was not moved */
 void emu_stats_registered(struct emu_vcq *vcq, enum emu_mem_kind kind, const char *why);
+void emu_stats_taken(struct emu_vcq *vcq, int code); /* session mode: how an operation ended that others carried out */
+/* emu_vcq.c: VCQs of one CQ, which have its TOQ, TCQ and MRQ together (NULL: on none) */
+bool emu_shares_cq(const struct emu_vcq *vcq);
+bool emu_on_same_cq(const struct emu_vcq *a, const struct emu_vcq *b);
 void emu_stats_poll(struct emu_vcq *vcq, bool mrq, int code);
 void emu_stats_print(void); /* at exit */
 

@@ -23,6 +23,24 @@ uint32_t emu_toq_unread(const struct emu_vcq *vcq)
                                                   EMU_TOQ_ENTRIES - __atomic_load_n(&vcq->toq_left, __ATOMIC_RELAXED);
 }
 
+/* What the other VCQs of its CQ have in the queue that is theirs as well: the strict mode counts it. */
+static size_t others_unread(const struct emu_vcq *vcq)
+{
+    size_t n = 0;
+
+    if (!emu_g.env.strict || !emu_shares_cq(vcq)) {
+        return 0;
+    }
+    emu_lock(&emu_g.lock);
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        if ((emu_g.vcq[i] != vcq) && emu_on_same_cq(emu_g.vcq[i], vcq)) {
+            n += emu_toq_unread(emu_g.vcq[i]);
+        }
+    }
+    emu_unlock(&emu_g.lock);
+    return n;
+}
+
 /* A full TOQ has nothing left to wait for: what was held back starts (3.7.9.1). */
 static int busy(struct emu_vcq *vcq)
 {
@@ -41,7 +59,7 @@ static int reserve(struct emu_vcq *vcq, size_t n)
     if (n > most) {
         return UTOFU_ERR_INVALID_NUMBER;
     }
-    return (room(vcq) < n + (EMU_TOQ_ENTRIES - most)) ? busy(vcq) : UTOFU_SUCCESS;
+    return (room(vcq) < n + (EMU_TOQ_ENTRIES - most) + others_unread(vcq)) ? busy(vcq) : UTOFU_SUCCESS;
 }
 
 /* Is there a rule that says BUSY to this descriptor? */

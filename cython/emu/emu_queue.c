@@ -100,18 +100,14 @@ EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
     return s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1;
 }
 
-/* Notices in the queue: local ones, and of each lane what is next, but no more than it can hold,
- * whatever its producer has written.  One more than `most` is enough. */
-static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
+/* Notices in the queue that are known: local ones, and of each lane what is next, but no more than it can
+ * hold, whatever its producer has written.  One more than `most` is enough. */
+static size_t known_unread(const struct emu_vcq *vcq, size_t most)
 {
-    uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-    size_t   n     = vcq->mrq_tail - vcq->mrq_head;
+    size_t n = vcq->mrq_tail - vcq->mrq_head;
 
     if (vcq->session != NULL) {
         n += emu_session_unread_local(vcq);
-    }
-    if (epoch != vcq->epoch) {
-        emu_lanes_refresh(vcq, epoch);
     }
     for (uint32_t k = 0; k < vcq->num_hot; k++) {
         struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
@@ -124,6 +120,39 @@ static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
             n++;
         }
     }
+    return n;
+}
+
+/* The same, and of lanes that are new */
+static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
+{
+    uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+
+    if (epoch != vcq->epoch) {
+        emu_lanes_refresh(vcq, epoch);
+    }
+    return known_unread(vcq, most);
+}
+
+/* And of the VCQs that have the MRQ, too, as they are on this CQ: strict mode.  Those that another thread is
+ * busy with are left out. */
+static size_t cq_unread(struct emu_vcq *vcq, size_t most)
+{
+    size_t n = mrq_unread(vcq, most);
+
+    if (!emu_g.env.strict || !emu_shares_cq(vcq)) {
+        return n;
+    }
+    emu_lock(&emu_g.lock);
+    for (unsigned i = 0; (i < EMU_MAX_VCQS) && (n <= most); i++) {
+        struct emu_vcq *v = emu_g.vcq[i];
+
+        if ((v != vcq) && emu_on_same_cq(v, vcq) && (pthread_mutex_trylock(&v->lock) == 0)) {
+            n += known_unread(v, most - n);
+            pthread_mutex_unlock(&v->lock);
+        }
+    }
+    emu_unlock(&emu_g.lock);
     return n;
 }
 
@@ -270,7 +299,7 @@ static bool overflown(struct emu_vcq *vcq, size_t limit)
     uint64_t now, before;
 
     if (limit <= COUNT_ALWAYS) {
-        return mrq_unread(vcq, limit) > limit;
+        return cq_unread(vcq, limit) > limit;
     }
     now = microseconds(CLOCK_MONOTONIC);
     if ((now - vcq->counted_at < 1000 + COUNT_SHARE * vcq->count_took) &&
@@ -278,7 +307,7 @@ static bool overflown(struct emu_vcq *vcq, size_t limit)
         return false;
     }
     before             = microseconds(CLOCK_THREAD_CPUTIME_ID); /* no part of it: waits for a CPU */
-    vcq->counted       = mrq_unread(vcq, limit);
+    vcq->counted       = cq_unread(vcq, limit);
     vcq->count_took    = microseconds(CLOCK_THREAD_CPUTIME_ID) - before;
     vcq->counted_at    = microseconds(CLOCK_MONOTONIC);
     vcq->counted_polls = 0;
@@ -580,9 +609,8 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     }
     emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        struct emu_vcq *v = emu_g.vcq[i];
-        if ((v != NULL) && (v->tni == vcq->tni) && (v->cq == vcq->cq)) {
-            n += emu_toq_unread(v);
+        if (emu_on_same_cq(emu_g.vcq[i], vcq)) {
+            n += emu_toq_unread(emu_g.vcq[i]);
         }
     }
     emu_unlock(&emu_g.lock);

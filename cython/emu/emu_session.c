@@ -183,6 +183,9 @@ static int take_tcq(struct emu_vcq *vcq, void **cbdata)
         struct emu_desc          d;
 
         memcpy(&d, slot->desc, sizeof(d));
+        if (vcq->stats != NULL) {
+            emu_stats_taken(vcq, slot->code);
+        }
         if ((slot->code != UTOFU_SUCCESS) || (d.flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
             *cbdata = (void *)(uintptr_t)slot->cbdata;
             code    = slot->code;
@@ -216,6 +219,9 @@ static bool take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int
     }
     *notice = e->notice;
     *code_p = (int)e->code;
+    if (vcq->stats != NULL) {
+        emu_stats_taken(vcq, *code_p);
+    }
     atomic_store_explicit(&s->mrq_read, n + 1, memory_order_release);
     return true;
 }

@@ -97,6 +97,11 @@ void emu_stats_done(struct emu_vcq *vcq, const struct emu_desc *d, const struct 
     }
 }
 
+void emu_stats_taken(struct emu_vcq *vcq, int code)
+{
+    vcq->stats->failed += code != UTOFU_SUCCESS;
+}
+
 void emu_stats_registered(struct emu_vcq *vcq, enum emu_mem_kind kind, const char *why)
 {
     vcq->stats->reg[kind]++;

@@ -78,6 +78,16 @@ static int place(unsigned tni, uint32_t want_cmp, unsigned long flags, uint16_t 
     return UTOFU_SUCCESS;
 }
 
+bool emu_on_same_cq(const struct emu_vcq *a, const struct emu_vcq *b)
+{
+    return (a != NULL) && (a->tni == b->tni) && (a->cq == b->cq);
+}
+
+bool emu_shares_cq(const struct emu_vcq *vcq)
+{
+    return emu_g.control->node[emu_g.node].cq[vcq->tni * EMU_NUM_CQS + vcq->cq].users > 1;
+}
+
 /* The index stays taken until all is gone: STag table, session and block in the process
  * segment are those of whatever VCQ has it.  emu_g.lock is not held, since emu_mem_fini
  * takes mem_lock. */
