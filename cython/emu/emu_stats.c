@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,8 @@ static void name_file(const char *name)
     bool   here = (name[0] != '/') && (getcwd(path, sizeof(path)) != NULL);
     size_t n    = here ? strlen(path) : 0;
 
-    if ((size_t)snprintf(path + n, sizeof(path) - n, "%s%s", here ? "/" : "", name) >= sizeof(path) - n) {
+    if ((strlen(name) > NAME_MAX) ||
+        ((size_t)snprintf(path + n, sizeof(path) - n, "%s%s", here ? "/" : "", name) >= sizeof(path) - n)) {
         emu_message("UTOFU_EMU_STATS: the name of the file is too long; stderr is used");
         path[0] = '\0';
     }

@@ -335,6 +335,29 @@ CONF_TEST("3.1.2.1", get_local_stadd, 2,
     fixture_close(&f);
 }
 
+CONF_TEST("2.2.4", get_told_before_it_failed, 2,
+          "a get whose data can't be written where it came from has been read "
+          "by then: its target is told, with or without an error here")
+{
+    struct fixture          f;
+    struct utofu_mrq_notice notice;
+
+    conf_need_exact_bounds();
+    fixture_open(&f, CONF_MEM_MALLOC);
+    if (conf_rank == 0) {
+        CONF_OK(utofu_get(f.vcq.hdl, f.vcq.peer[1], f.stadds[0] + SIZE - 63,
+                          f.stadds[1] + 8, 64, 6, CONF_RMRQ, NULL));
+        CONF_EXPECT_MRQ_ERROR(&f.vcq, UTOFU_MRQ_TYPE_LCL_GET, f.vcq.peer[1], 6,
+                              UTOFU_ERR_MRQ_LCL_LENGTH);
+    } else {
+        CONF_EXPECT_MRQ(&f.vcq, UTOFU_MRQ_TYPE_RMT_GET, f.vcq.peer[0], 6,
+                        &notice);
+        CONF_CHECK(notice.rmt_stadd == f.stadds[1] + 72, "remote STADD 0x%" PRIx64,
+                   notice.rmt_stadd);
+    }
+    fixture_close(&f);
+}
+
 CONF_TEST("3.1.2.1", peer_that_is_not_there, 2,
           "an operation towards a VCQ that was never made, or freed, or of a "
           "node where nothing runs, is an MRQ_PEER error")

@@ -336,7 +336,7 @@ CONF_TEST("3.6.1.1", memory_that_cannot_be_registered, 1,
     size_t          page  = sysconf(_SC_PAGESIZE);
     unsigned char  *bytes = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    utofu_stadd_t   stadd;
+    utofu_stadd_t   stadd, known;
 
     CONF_CHECK(bytes != MAP_FAILED, "mmap: %s", strerror(errno));
     memset(bytes, 1, 3 * page);
@@ -353,6 +353,16 @@ CONF_TEST("3.6.1.1", memory_that_cannot_be_registered, 1,
     REFUSED((void *)(UINTPTR_MAX - 7), 8, UTOFU_ERR_INVALID_ADDRESS);
     mprotect(bytes, page, PROT_READ);
     REFUSED(bytes, page, UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_NOT_AVAILABLE);
+    mprotect(bytes, page, PROT_READ | PROT_WRITE); /* that it is known already changes nothing */
+    CONF_OK(utofu_reg_mem(vcq.hdl, bytes, page, 0, &known));
+    mprotect(bytes, page, PROT_READ);
+    REFUSED(bytes, page, UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_NOT_AVAILABLE);
+    mprotect(bytes, page, PROT_READ | PROT_WRITE);
+    CONF_OK(utofu_reg_mem(vcq.hdl, bytes, page, 0, &stadd));
+    CONF_CHECK(stadd == known, "another STADD");
+    conf_dereg(&vcq, stadd);
+    conf_dereg(&vcq, known);
+    mprotect(bytes, page, PROT_READ);
     CONF_OK(utofu_reg_mem(vcq.hdl, bytes, page, UTOFU_REG_MEM_FLAG_READ_ONLY,
                           &stadd));
     conf_dereg(&vcq, stadd);

@@ -442,6 +442,43 @@ CONF_TEST("3.7", busy_until_tcq_is_read, 1,
     }
 }
 
+CONF_TEST("3.7", tcq_frees_what_was_read, 1,
+          "reading a TCQ entry makes room for its operation and those before "
+          "it; those without a notice that come after it keep theirs until "
+          "polling has passed them")
+{
+    struct conf_vcq vcq;
+    void           *cbdata;
+    size_t          n = 0, more = 0, count;
+    int             i;
+
+    conf_vcq_create(&vcq, 0, 0);
+    for (i = 0; i < 3; i++) {
+        CONF_OK(utofu_nop(vcq.hdl, (i == 1) ? CONF_TCQ : 0, CONF_PTR(7)));
+        n++;
+    }
+    while (CONF_CODE(utofu_nop(vcq.hdl, 0, NULL), UTOFU_SUCCESS,
+                     UTOFU_ERR_BUSY) == UTOFU_SUCCESS) {
+        n++;
+    }
+    CONF_EXPECT_TCQ(&vcq, CONF_PTR(7));
+    CONF_OK(utofu_query_num_unread_tcq(vcq.hdl, &count));
+    CONF_CHECK(count == n - 2, "%zu unread of %zu when two were read", count, n);
+    while (CONF_CODE(utofu_nop(vcq.hdl, 0, NULL), UTOFU_SUCCESS,
+                     UTOFU_ERR_BUSY) == UTOFU_SUCCESS) {
+        more++;
+    }
+    CONF_CHECK(more == 2, "%zu more when two were read", more);
+    do {
+        CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+        CONF_OK(utofu_query_num_unread_tcq(vcq.hdl, &count));
+    } while (count != 0); /* some may still be under way */
+    for (i = 0; i < (int)n; i++) {
+        CONF_OK(utofu_nop(vcq.hdl, 0, NULL));
+    }
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("3.7.5.1", unread_tcq_per_cq, 1,
           "utofu_query_num_unread_tcq counts posted operations whose TCQ entry "
           "was not read, for all VCQs of the CQ together")

@@ -160,6 +160,37 @@ CONF_TEST("cqs", cqs_kept_in_order, 3, "who joined first is served first, and a 
     }
 }
 
+CONF_TEST("cqs", component_after_the_first_ones_went, 1,
+          "when all VCQs of the first CQ were freed, a component ID is on that CQ again, not on another one that has VCQs")
+{
+    utofu_vcq_hdl_t hdl[9], chosen;
+    utofu_vcq_id_t  id;
+    utofu_tni_id_t  tni;
+    utofu_cq_id_t   cq;
+    uint16_t        extra;
+    uint8_t         coords[6];
+
+    for (int i = 0; i < 9; i++) { /* eight on CQ 0, one on CQ 1 */
+        CONF_OK(utofu_create_vcq(0, 0, &hdl[i]));
+    }
+    for (int i = 0; i < 8; i++) {
+        CONF_OK(utofu_free_vcq(hdl[i]));
+    }
+    CONF_OK(utofu_create_vcq_with_cmp_id(0, 3, 0, &chosen));
+    CONF_OK(utofu_query_vcq_id(chosen, &id));
+    CONF_OK(utofu_query_vcq_info(id, coords, &tni, &cq, &extra));
+    CONF_CHECK((cq == 0) && (extra == 3), "CQ %d, component %d", cq, extra);
+}
+
+CONF_TEST("cqs", zero_is_the_default, 1, "UTOFU_NUM_EXCLUSIVE_CQS=0 is as if it were not set (4.3.2.1)")
+{
+    int n;
+
+    setenv("UTOFU_NUM_EXCLUSIVE_CQS", "0", 1);
+    n = make_all(EXCLUSIVE);
+    CONF_CHECK(n == CQS, "%d exclusive VCQs", n);
+}
+
 CONF_TEST("cqs", component_on_the_first_cq, 1,
           "component IDs count on the CQ that was taken first, which peers predict, and not on the lowest number")
 {

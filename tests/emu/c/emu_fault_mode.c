@@ -403,3 +403,78 @@ CONF_TEST("fault", fault_empty_rules, 1, "rules that could do nothing are not un
         CONF_CHECK(CONF_WAIT_TCQ(&vcq, &(void *){NULL}) == UTOFU_SUCCESS, "nop %d failed", i);
     }
 }
+
+CONF_TEST("fault", fault_busy_is_one_rule, 1, "a call that is refused by one rule is counted by no other")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    static const int want[4] = {UTOFU_ERR_BUSY, UTOFU_SUCCESS, UTOFU_ERR_BUSY, UTOFU_SUCCESS};
+
+    open_with(&vcq, &s, "put:busy:count=1;put:busy:after=1:count=1");
+    for (unsigned i = 0; i < 4; i++) {
+        CONF_CODE(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 0, 0, NULL), want[i]);
+    }
+}
+
+CONF_TEST("fault", fault_any_and_nop, 1, "a NOP does not use up what can't be of a NOP")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    void           *cbdata;
+
+    open_with(&vcq, &s, "any:error=MRQ_PEER:count=1");
+    CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, CONF_PTR(1)));
+    CONF_CODE(CONF_WAIT_TCQ(&vcq, &cbdata), UTOFU_SUCCESS);
+    CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_ERR_MRQ_PEER, "the put did not fail");
+    CONF_CHECK(put_ends(&vcq, s, 2, 0) == UTOFU_SUCCESS, "the second put failed");
+}
+
+CONF_TEST("fault", fault_registered_again, 1, "a registration of a known region is one, too")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s, again;
+
+    open_with(&vcq, &s, "reg:after=2:count=1:error=FULL");
+    CONF_OK(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again));
+    CONF_CODE(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again), UTOFU_ERR_FULL);
+    CONF_OK(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again));
+}
+
+CONF_TEST("fault", fault_busy_starts_what_is_held, 1, "BUSY by a rule starts what DELAY_START held back, as a full TOQ does")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    open_with(&vcq, &s, "put:after=3:busy:count=1");
+    for (int i = 0; i < 3; i++) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 0, CONF_TCQ | UTOFU_ONESIDED_FLAG_DELAY_START, CONF_PTR(i + 1)));
+    }
+    CONF_CODE(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 0, CONF_TCQ, NULL), UTOFU_ERR_BUSY);
+    for (int i = 0; i < 3; i++) {
+        CONF_EXPECT_TCQ(&vcq, CONF_PTR(i + 1));
+    }
+}
+
+CONF_TEST("fault", fault_two_nodes_die, 1, "with count=2 two nodes die, however often the first is spoken to")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    utofu_stadd_t           s;
+    utofu_vcq_id_t          far[3];
+
+    open_with(&vcq, &s, "any:dead:count=2");
+    for (unsigned k = 0; k < 3; k++) { /* nobody is there; the codes are the same, the counts are not */
+        uint8_t coords[6] = {1, 1, (uint8_t)(1 + k), 0, 0, 0};
+
+        CONF_OK(utofu_construct_vcq_id(coords, 0, 0, 0, &far[k]));
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        CONF_OK(utofu_put(vcq.hdl, far[0], s, s, 8, 0, 0, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER);
+    }
+    CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_ERR_MRQ_PEER, "the second node is alive");
+    CONF_OK(utofu_put(vcq.hdl, far[2], s, s, 8, 0, 0, NULL));
+    CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER);
+    CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_ERR_MRQ_PEER, "the second node has come to life");
+}

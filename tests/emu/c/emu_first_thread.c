@@ -7,6 +7,7 @@
 #include "home.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,4 +124,66 @@ CONF_TEST("threads", first_thread_ends, 2,
 
     CONF_CHECK(pthread_create(&thread, NULL, goes_on, NULL) == 0, "pthread_create");
     pthread_exit(NULL);
+}
+
+static void say(void)
+{
+    (void)!write(STDOUT_FILENO, "e", 1);
+}
+
+static void *last_one(void *arg)
+{
+    struct conf_vcq vcq;
+
+    conf_vcq_create(&vcq, 1, 0);
+    usleep(100000);
+    return arg;
+}
+
+/* main of a child: its first thread ends, and then the last */
+static void ends_thread_by_thread(int out)
+{
+    struct conf_vcq vcq;
+    pthread_t       thread;
+
+    dup2(out, STDOUT_FILENO);
+    atexit(say);
+    conf_vcq_create(&vcq, 0, 0);
+    CONF_CHECK(pthread_create(&thread, NULL, last_one, NULL) == 0, "pthread_create");
+    pthread_exit(NULL);
+}
+
+CONF_TEST("threads", last_thread_ends, 1,
+          "with the last thread of the program the process ends as by exit(0), although the library has threads of its own")
+{
+    static const char *const modes[] = {"UTOFU_EMU_STATS", "UTOFU_EMU_STRICT", "UTOFU_EMU_TIMING"};
+
+    for (unsigned k = 0; k < 3; k++) {
+        double end = conf_now() + 10;
+        int    fds[2], status = 0;
+        char   said;
+        pid_t  pid, got = 0;
+
+        CONF_CHECK(pipe(fds) == 0, "pipe");
+        pid = fork();
+        CONF_CHECK(pid >= 0, "fork");
+        if (pid == 0) {
+            setenv(modes[k], (k < 2) ? ((k == 0) ? "0" : "1") : "tofud", 1);
+            close(fds[0]);
+            ends_thread_by_thread(fds[1]);
+        }
+        close(fds[1]);
+        while ((got == 0) && (conf_now() < end)) {
+            usleep(10000);
+            got = waitpid(pid, &status, WNOHANG);
+        }
+        if (got == 0) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+        }
+        CONF_CHECK((got == pid) && WIFEXITED(status) && (WEXITSTATUS(status) == 0), "%s: it ended with 0x%x", modes[k],
+                   (unsigned)status);
+        CONF_CHECK((read(fds[0], &said, 1) == 1) && (said == 'e'), "%s: handlers of atexit did not run", modes[k]);
+        close(fds[0]);
+    }
 }

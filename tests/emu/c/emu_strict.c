@@ -279,6 +279,42 @@ CONF_TEST("strict", test_emu_strict_padding, 1,
     side_close(&side);
 }
 
+CONF_TEST("strict", strict_padding_beyond_the_region, 2,
+          "of another process, mapped or private, and beyond what is registered of the line, as it is the line that is written")
+{
+    struct conf_vcq vcq;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    conf_vcq_open(&vcq, 0, 0);
+    for (int shared = 0; shared < 2; shared++) {
+        struct conf_mem mem;
+        utofu_stadd_t   stadds[2];
+        unsigned char  *line;
+
+        conf_mem_alloc(&mem, shared ? CONF_MEM_MEMFD : CONF_MEM_ANON, 2 * SIZE);
+        memset(mem.addr, 0x11, 2 * SIZE);
+        line = mem.addr + SIZE - 256; /* the last one of a page */
+        conf_reg_all(&vcq, line + 64, 16, stadds);
+        if (conf_rank == 0) {
+            CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], UINT64_C(0x2222222222222222), stadds[1] + 8, 8, 1,
+                                         CONF_LMRQ | UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_PADDING, NULL));
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 1, NULL);
+        }
+        conf_barrier();
+        if (conf_rank == 1) {
+            CONF_CHECK_BYTES(line + 72, 8, 0x22, "the data");
+            CONF_CHECK_BYTES(line, 72, 0xa5, "the line before the data");
+            CONF_CHECK_BYTES(line + 80, 176, 0xa5, "the line behind the data");
+            CONF_CHECK_BYTES(mem.addr, SIZE - 256, 0x11, "before the line");
+            CONF_CHECK_BYTES(line + 256, SIZE, 0x11, "behind the line");
+        }
+        conf_barrier();
+        conf_dereg(&vcq, stadds[conf_rank]);
+        conf_mem_free(&mem);
+    }
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("strict", strict_registered_pages_and_fork, 1,
           "a child has no pages with registered memory; it has them again when the last registration is gone, and the "
           "parent has them all the time (6.1.4.1)")
