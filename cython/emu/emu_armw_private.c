@@ -23,6 +23,7 @@
 #define ARMW_LOCK_MS   1000 /* the owner waits for one that stands in */
 #define STAND_IN_TRIES (2 * ARMW_LOCK_MS / ARMW_WAIT_MS)
 #define BESIDE_TRIES   (100 / ARMW_WAIT_MS)
+#define HELD_TRIES     (1000 / ARMW_WAIT_MS) /* it holds its threads itself, or was stopped just then */
 #define ANSWER_WAITS   (5000 / ARMW_WAIT_MS) /* then it has failed, as nothing waits for another process (1.2) */
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -138,6 +139,12 @@ static bool armw_stopped_target(int fd, int op, unsigned size, uint64_t operand,
     return true;
 }
 
+/* It is stopped, and not for a moment by its own doing: its threads would go on in the middle. */
+static bool stands_still(struct emu_peer_process *proc, unsigned tries)
+{
+    return emu_process_stopped(proc->pid) && (!atomic_load(&proc->shm->held) || (tries > HELD_TRIES));
+}
+
 /* A stopped target can't answer and can't touch the memory either: a network interface would go
  * on, so we do it from here, one of the initiators at a time.  It may go on in the middle; its
  * service thread then waits for us.  If the target was stopped while it had the lock itself, for
@@ -154,7 +161,7 @@ static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, 
         return false;
     }
     alone = armw_locked(&shm->armw_lock, pthread_mutex_trylock(&shm->armw_lock));
-    if ((alone || (tries >= BESIDE_TRIES)) && emu_process_stopped(proc->pid)) {
+    if ((alone || (tries >= BESIDE_TRIES)) && stands_still(proc, tries)) {
         done = atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED);
     }
     if (done) {
@@ -261,7 +268,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
             }
             posted = EMU_MBOX_POSTED;
             tries  = emu_process_stopped(peer->proc->pid) ? tries + 1 : 0;
-            if ((tries != 0) &&
+            if ((tries != 0) && stands_still(peer->proc, tries) &&
                 armw_stand_in(peer->proc, m, tries, op, size, operand, compare, addr, old_p, &code)) {
                 break;
             }

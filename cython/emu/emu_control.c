@@ -144,7 +144,7 @@ static int control_map(int fd)
     if (st.st_size != (off_t)sizeof(*c)) {
         return -2;
     }
-    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    c = emu_map_unlocked(sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
     if (c == MAP_FAILED) {
         return -1;
     }
@@ -238,7 +238,7 @@ static int control_create(void)
     if (fd < 0) {
         return -1;
     }
-    c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    c = emu_map_unlocked(sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
     if (c == MAP_FAILED) {
         close(fd);
         return -1;

@@ -13,6 +13,7 @@
  */
 #include "emu_internal.h"
 #include "emu_rehome.h"
+#include "emu_job.h"
 #include "emu_stop.h"
 
 #include <fcntl.h>
@@ -36,14 +37,14 @@ static int open_uffd(void)
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), device;
 
     if (fd >= 0) {
-        return fd;
+        return emu_fd_keep(fd);
     }
     device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
     if (device >= 0) {
         fd = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
         close(device);
     }
-    return fd;
+    return emu_fd_keep(fd);
 }
 
 bool emu_freeze_by_page(void)
@@ -52,6 +53,9 @@ bool emu_freeze_by_page(void)
                              .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_THREAD_ID | WP_SHMEM |
                                          WP_UNPOPULATED};
 
+    if ((uffd >= 0) && !emu_fds_ours()) {
+        uffd = -2; /* the program has closed all that it has */
+    }
     if (uffd == -1) {
         uffd = open_uffd();
         if ((uffd >= 0) && ioctl(uffd, UFFDIO_API, &api)) {
@@ -121,7 +125,7 @@ bool emu_freeze_told(uintptr_t *at_p, pid_t *tid_p)
 {
     struct uffd_msg msg;
 
-    while (read(uffd, &msg, sizeof(msg)) == (ssize_t)sizeof(msg)) {
+    while (emu_freeze_by_page() && read(uffd, &msg, sizeof(msg)) == (ssize_t)sizeof(msg)) {
         if (msg.event == UFFD_EVENT_PAGEFAULT) {
             *at_p  = (uintptr_t)msg.arg.pagefault.address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
             *tid_p = (pid_t)msg.arg.pagefault.feat.ptid;
@@ -133,7 +137,7 @@ bool emu_freeze_told(uintptr_t *at_p, pid_t *tid_p)
 
 void emu_freeze_fork_child(void)
 {
-    if (uffd >= 0) {
+    if ((uffd >= 0) && emu_fds_ours()) {
         close(uffd); /* it is about the parent's memory */
     }
     uffd = -1;

@@ -212,7 +212,7 @@ static int segment_create(void)
                     strerror(errno));
         return -1;
     }
-    emu_g.shm = mmap(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, MAP_SHARED, emu_g.seg_fd, 0);
+    emu_g.shm = emu_map_unlocked(EMU_STAGS_OFF, PROT_READ | PROT_WRITE, emu_g.seg_fd, 0);
     if (emu_g.shm == MAP_FAILED) {
         emu_g.shm = NULL;
         emu_message("can't map the process segment: %s", strerror(errno));
@@ -255,7 +255,7 @@ void *emu_segment_map(int seg_fd, uint64_t off, uint64_t size, int prot)
         errno = EBADF;
         return MAP_FAILED;
     }
-    return mmap(NULL, size, prot, MAP_SHARED | MAP_NORESERVE, seg_fd, (off_t)off);
+    return emu_map_unlocked(size, prot, seg_fd, (off_t)off);
 }
 
 static void close_fd(int *fd, bool ours)

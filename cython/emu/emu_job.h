@@ -23,6 +23,7 @@ void emu_file_size_begin(struct emu_file_size *f);
 void emu_file_size_end(const struct emu_file_size *f);
 /* A sealed memfd: nobody can shrink it under a mapping.  -1: errno says why not */
 int emu_memfd(const char *name, uint64_t size);
+void *emu_map_unlocked(size_t size, int prot, int fd, off_t off); /* shared, whatever mlockall said; or MAP_FAILED */
 /* emu_control.c: find a member of the job and take its control segment, or make one (job lock
  * held).  0: emu_g.control is mapped; -1: errno may say why not. */
 int emu_control_open(void);

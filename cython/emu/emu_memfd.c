@@ -53,3 +53,15 @@ int emu_memfd(const char *name, uint64_t size)
     }
     return fd;
 }
+
+/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's. */
+void *emu_map_unlocked(size_t size, int prot, int fd, off_t off)
+{
+    void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, off);
+
+    if ((base != MAP_FAILED) && (munlock(base, size) || mprotect(base, size, prot))) {
+        munmap(base, size);
+        base = MAP_FAILED;
+    }
+    return base;
+}

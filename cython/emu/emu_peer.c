@@ -84,7 +84,7 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
             ((uint64_t)st.st_size < EMU_STAGS_OFF)) {
             goto err_free;
         }
-        p->shm = mmap(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, MAP_SHARED, p->seg_fd, 0);
+        p->shm = emu_map_unlocked(EMU_STAGS_OFF, PROT_READ | PROT_WRITE, p->seg_fd, 0);
         if (p->shm == MAP_FAILED) {
             p->shm = NULL;
             goto err_free;

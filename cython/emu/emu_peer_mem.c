@@ -106,7 +106,7 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
     if (m == NULL) {
         return NULL;
     }
-    base = mmap(NULL, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    base = emu_map_unlocked((size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, 0);
     if (base == MAP_FAILED) {
         free(m);
         return NULL;

@@ -116,13 +116,27 @@ static void unblock(void)
     pthread_sigmask(SIG_UNBLOCK, &segv, NULL);
 }
 
-/* It may be blocked, and another thread may have a handler of its own.  Not on an alternate stack,
- * which may be on such a page itself. */
+/* Is the caller's alternate stack, if it has one, on such a page itself? */
+static bool alternate_stack_held(void)
+{
+    stack_t s;
+
+    return sigaltstack(NULL, &s) || (!(s.ss_flags & SS_DISABLE) &&
+                                     (emu_rehome_fork_holds((uintptr_t)s.ss_sp) ||
+                                      emu_rehome_fork_holds((uintptr_t)s.ss_sp + s.ss_size - 1)));
+}
+
+/* It may be blocked, and another thread may have a handler of its own.  On an alternate stack where the program's
+ * is, which may be about stacks that overflow. */
 static bool handler_on(void)
 {
     struct sigaction sa = {.sa_sigaction = on_sigsegv, .sa_flags = SA_SIGINFO | SA_RESTART};
 
     sigemptyset(&sa.sa_mask);
+    if (sigaction(SIGSEGV, NULL, &held.previous)) {
+        return false;
+    }
+    sa.sa_flags |= alternate_stack_held() ? 0 : held.previous.sa_flags & SA_ONSTACK;
     if (sigaction(SIGSEGV, &sa, &held.previous)) {
         return false;
     }

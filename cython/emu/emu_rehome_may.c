@@ -235,6 +235,9 @@ const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, b
     if ((!plain && (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain)) || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
     }
+    if (threads && emu_freeze_by_page() && any_control_block(lo, hi)) {
+        return "a thread's own is there"; /* who waits for its end is not woken where it waits */
+    }
     if ((threads || emu_rehome_runs_on(lo, hi)) && has_own(lo, hi)) {
         return "variables that each thread has are on the same page";
     }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -223,8 +224,25 @@ static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, c
     return syscall(SYS_pread64, fd, copy + *at_p, to - from, from);
 }
 
+#define IN_PLACE ((size_t)64 << 10)
+
+/* What has been copied becomes memory that was always there, and so one mapping with its neighbours, which a copy
+ * that is moved there never is: few pages here and there would leave two mappings more each.  Nobody else looks. */
+static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
+{
+    if (syscall(SYS_mmap, m->begin, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L) == -1) {
+        return false;
+    }
+    memcpy((void *)m->begin, copy, n);
+    syscall(SYS_munmap, copy, n);
+    if (m->prot != (PROT_READ | PROT_WRITE)) {
+        syscall(SYS_mprotect, m->begin, n, (long)m->prot);
+    }
+    return true;
+}
+
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
-static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy)
+static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy, bool alone)
 {
     size_t done = 0;
 
@@ -235,6 +253,9 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
             return false;
         }
         done += (size_t)k;
+    }
+    if (alone && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n)) {
+        return put_in_place(m, n, copy);
     }
     return !syscall(SYS_mprotect, copy, n, (long)m->prot) &&
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);
@@ -256,27 +277,35 @@ static size_t chunk_out(int fd, const struct emu_mapping *m)
     return (from - m->off > n) ? (size_t)(from - m->off) : n;
 }
 
-/* So much at a time, so that nobody waits for long, and no more is needed than that */
+static char *map_copy(size_t n)
+{
+    return (char *)syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+}
+
+/* So much at a time, so that nobody waits for long.  The copies are parts of one mapping, so that they are one
+ * again where they go; where there are not so many addresses each is one of its own. */
 bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
 {
+    char *all = map_copy(m.end - m.begin), *copy = all;
+
     while (m.begin < m.end) {
-        size_t n    = chunk_out(fd, &m);
-        char  *copy = (char *)syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+        size_t n = chunk_out(fd, &m), left = (all != MAP_FAILED) ? m.end - m.begin : n;
         bool   ok;
 
+        copy = (all != MAP_FAILED) ? copy : map_copy(n);
         if (copy == MAP_FAILED) {
             return false;
         }
         if (threads && !emu_freeze(m.begin, n)) {
-            syscall(SYS_munmap, copy, n);
+            syscall(SYS_munmap, copy, left);
             return false;
         }
-        ok = move_out_part(fd, &m, n, copy);
+        ok = move_out_part(fd, &m, n, copy, !threads || !emu_freeze_by_page());
         if (threads) {
             emu_thaw(m.begin, n);
         }
         if (!ok) {
-            syscall(SYS_munmap, copy, n);
+            syscall(SYS_munmap, copy, left);
             return false;
         }
         if (ours) {
@@ -284,6 +313,7 @@ bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
         }
         m.begin += n;
         m.off += n;
+        copy = (all != MAP_FAILED) ? copy + n : MAP_FAILED;
     }
     return true;
 }

@@ -322,7 +322,8 @@ struct emu_process {
     /* robust, process-shared; ARMW on private memory (emu_armw_private.c): */
     pthread_mutex_t      armw_lock; /* this process at it, or who stands in while it is stopped */
     pthread_mutex_t      stand_in;  /* one of these at a time; before armw_lock */
-    char                 pad[EMU_LINE - 48 - 2 * sizeof(pthread_mutex_t)];
+    _Atomic uint32_t     held;      /* its threads stand still for a moment, by its own doing (emu_stop.c) */
+    char                 pad[EMU_LINE - 52 - 2 * sizeof(pthread_mutex_t)];
     struct emu_mailbox   mailbox[EMU_MAILBOXES];
     struct emu_vcq_block vcq[EMU_MAX_VCQS];
     struct emu_seg       seg[EMU_MAX_SEGS];

@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -159,30 +160,80 @@ HELPER bool known(int tid)
     return false;
 }
 
-/* Has it ended, or is a first thread that has, and stays until the others have? */
-HELPER bool has_ended(const char *name)
+/* What is in a file of a thread; < 0: there is none */
+HELPER long read_of(const char *name, const char *file, char *text, size_t size)
 {
-    char     path[32], text[256];
+    char     path[32];
     unsigned n = 0;
     long     fd, k;
 
-    for (; (name[n] != '\0') && (n < sizeof(path) - 6); n++) {
+    for (; (name[n] != '\0') && (n < sizeof(path) - 10); n++) {
         path[n] = name[n];
     }
-    for (const char *rest = "/stat"; *rest != '\0'; rest++) {
-        path[n++] = *rest;
+    for (; *file != '\0'; file++) {
+        path[n++] = *file;
     }
     path[n] = '\0';
     fd      = emu_raw(SYS_openat, stop.tasks, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (fd < 0) {
+        return -1;
+    }
+    k = emu_raw(SYS_read, fd, (long)text, (long)size, 0, 0, 0);
+    emu_raw(SYS_close, fd, 0, 0, 0, 0, 0);
+    return k;
+}
+
+/* Has it ended, or is a first thread that has, and stays until the others have? */
+HELPER bool has_ended(const char *name)
+{
+    char text[256];
+    long k = read_of(name, "/stat", text, sizeof(text));
+
+    if (k < 0) {
         return true;
     }
-    k = emu_raw(SYS_read, fd, (long)text, sizeof(text), 0, 0, 0);
-    emu_raw(SYS_close, fd, 0, 0, 0, 0, 0);
     while ((k > 2) && (text[k - 3] != ')')) { /* of the name, which may have such, too; then " Z" */
         k--;
     }
     return (k <= 2) || (text[k - 1] == 'Z') || (text[k - 1] == 'X');
+}
+
+/* Does it wait in a call that has perhaps done a part of its work?  To stop it would end that call with less than
+ * was asked for, and there are programs that do not look. */
+HELPER bool may_do_less(const char *name)
+{
+    static const int calls[] = {SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_sendto, SYS_sendmsg,
+                                SYS_sendmmsg, SYS_sendfile, SYS_splice, SYS_vmsplice, SYS_tee, SYS_copy_file_range};
+    char             text[256];
+    long             k  = read_of(name, "/syscall", text, sizeof(text)), at = 0, nr = 0, arg = 0;
+
+    while ((at < k) && (text[at] >= '0') && (text[at] <= '9')) { /* its number, then its arguments; or "running" */
+        nr = 10 * nr + (text[at++] - '0');
+    }
+    if (at <= 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+        if (nr == calls[i]) {
+            return true;
+        }
+    }
+    if ((nr != SYS_recvfrom) && (nr != SYS_recvmsg)) {
+        return false;
+    }
+    /* flags: the fourth argument, the third */
+    for (int space = (nr == SYS_recvfrom) ? 4 : 3; (at < k) && (space > 0); at++) {
+        space -= text[at] == ' ';
+    }
+    for (at += 2; at < k; at++) { /* 0x */
+        long digit = (text[at] <= '9') ? text[at] - '0' : (text[at] | 0x20) - 'a' + 10;
+
+        if ((digit < 0) || (digit > 15)) {
+            break;
+        }
+        arg = 16 * arg + digit;
+    }
+    return (arg & MSG_WAITALL) != 0;
 }
 
 /* One thread of /proc/self/task.  0, or what speaks against it */
@@ -208,6 +259,9 @@ HELPER int take(const char *name)
     }
     *t = (struct thread){.tid = tid};
     stop.num++;
+    if (may_do_less(name)) {
+        return FAILED;
+    }
     trace(PTRACE_INTERRUPT, tid, 0, NULL); /* fails when it has just ended */
     return 0;
 }
@@ -430,6 +484,14 @@ static bool helper_ended(bool wait)
 /* The C library's; thread sanitizers replace clone by one that takes it for fork. */
 extern int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
+/* Peers are not to take it for stopped. */
+static void hold(bool held)
+{
+    if (emu_g.shm != NULL) {
+        atomic_store(&emu_g.shm->held, held);
+    }
+}
+
 static bool begin(bool forks)
 {
     static _Alignas(64) char stack[(size_t)64 << 10];
@@ -444,6 +506,7 @@ static bool begin(bool forks)
     stop.pid    = getpid();
     stop.caller = (int)syscall(SYS_gettid);
     stop.forks  = forks;
+    hold(true);
     atomic_store(&stop.state, STARTING);
     atomic_store(&stop.go_on, 0);
     sigfillset(&all);
@@ -466,6 +529,7 @@ static bool begin(bool forks)
     if (stop.helper > 0) {
         helper_ended(true);
     }
+    hold(false);
     close(stop.tasks);
     not_before = emu_now() + PAUSE_NS;
     return false;
@@ -476,6 +540,7 @@ static void end(void)
     atomic_store(&stop.go_on, 1);
     syscall(SYS_futex, &stop.go_on, FUTEX_WAKE, 1, NULL, NULL, 0);
     helper_ended(true);
+    hold(false);
     close(stop.tasks);
 }
 
