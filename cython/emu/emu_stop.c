@@ -259,7 +259,7 @@ HELPER int take(const char *name)
     }
     *t = (struct thread){.tid = tid};
     stop.num++;
-    if (may_do_less(name)) {
+    if (!stop.forks && may_do_less(name)) { /* a fork can't wait, and a child needs its snapshot */
         return FAILED;
     }
     trace(PTRACE_INTERRUPT, tid, 0, NULL); /* fails when it has just ended */
