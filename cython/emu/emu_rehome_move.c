@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -226,6 +225,18 @@ static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, c
 
 #define IN_PLACE ((size_t)64 << 10)
 
+/* Whole pages, with what a sanitizer watches in between */
+static __attribute__((noinline, no_sanitize("address", "thread", "undefined"))) void copy_pages(uintptr_t to, const char *from,
+                                                                                                size_t n)
+{
+    volatile uint64_t       *dst = (volatile uint64_t *)to;
+    const volatile uint64_t *src = (const volatile uint64_t *)(const void *)from;
+
+    for (size_t i = 0; i < n / sizeof(*dst); i++) {
+        dst[i] = src[i];
+    }
+}
+
 /* What has been copied becomes memory that was always there, and so one mapping with its neighbours, which a copy
  * that is moved there never is: few pages here and there would leave two mappings more each.  Nobody else looks. */
 static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
@@ -233,7 +244,7 @@ static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
     if (syscall(SYS_mmap, m->begin, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L) == -1) {
         return false;
     }
-    memcpy((void *)m->begin, copy, n);
+    copy_pages(m->begin, copy, n);
     syscall(SYS_munmap, copy, n);
     if (m->prot != (PROT_READ | PROT_WRITE)) {
         syscall(SYS_mprotect, m->begin, n, (long)m->prot);

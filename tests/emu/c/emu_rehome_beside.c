@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -372,20 +373,41 @@ CONF_TEST("rehome", armw_beside_registrations, 4,
 
 /* ------------------------------------------------------------------------ calls */
 
-static int pipe_ends[2];
+static int          pipe_ends[2];
+static _Atomic long writer_id;
 
 static void *writes_all(void *arg)
 {
     char *block = anonymous(MIB);
 
     memset(block, 7, MIB);
-    for (int i = 0; i < 10; i++) {
+    atomic_store(&writer_id, syscall(SYS_gettid));
+    for (int i = 0; i < 3; i++) {
         ssize_t n = write(pipe_ends[1], block, MIB);
 
         CONF_CHECK(n == (ssize_t)MIB, "write %d of a thread returned %zd", i, n);
     }
     close(pipe_ends[1]);
     return arg;
+}
+
+/* It sleeps: in write, as it does nothing else; or it has ended. */
+static void wait_asleep(void)
+{
+    char  path[64], state = 0;
+    FILE *f;
+
+    do {
+        usleep(100);
+        snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", atomic_load(&writer_id));
+        f = fopen(path, "r");
+        if ((f == NULL) || (fscanf(f, "%*d %*s %c", &state) != 1)) {
+            state = (atomic_load(&writer_id) == 0) ? 'R' : 'S';
+        }
+        if (f != NULL) {
+            fclose(f);
+        }
+    } while (state != 'S');
 }
 
 CONF_TEST("rehome", a_call_does_all_that_it_was_to, 1,
@@ -403,7 +425,7 @@ CONF_TEST("rehome", a_call_does_all_that_it_was_to, 1,
     do {
         utofu_stadd_t stadd;
 
-        usleep(300); /* it waits for us to read */
+        wait_asleep(); /* it waits for us to read */
         stadd = conf_reg(&vcq, block + 4000, 20000, 0);
         conf_dereg(&vcq, stadd);
         k = read(pipe_ends[0], byte, sizeof(byte));
