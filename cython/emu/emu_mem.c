@@ -363,13 +363,22 @@ static uint32_t stag_same(const struct emu_vcq *vcq, uintptr_t at, size_t size, 
     return stag;
 }
 
+/* Of a region that is registered: where that can't be asked just now, it is as it was.  (Not inline: what its caller
+ * has on its stack is between the program's frame and where memory is moved.) */
+static EMU_NOINLINE int still_accessible(const void *addr, size_t size, unsigned long flags)
+{
+    struct emu_vma vma;
+    int            code = accessible(addr, size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), &vma);
+
+    return (code == UTOFU_ERR_INVALID_ADDRESS) ? code : UTOFU_SUCCESS;
+}
+
 EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned long int flags,
                              utofu_stadd_t *stadd)
 {
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
     uintptr_t       at  = (uintptr_t)addr;
     uint32_t       *link, stag;
-    struct emu_vma  vma;
     int             code;
 
     if (vcq == NULL) {
@@ -396,12 +405,11 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     }
     stag = emu_g.env.bounds_page ? stag_around(vcq, at, size, flags) : stag_same(vcq, at, size, flags);
     if (stag != STAG_NONE) { /* the same region: the same STADD (3.6) */
-        code = accessible(addr, size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), &vma);
-        if (code == UTOFU_ERR_INVALID_ADDRESS) {
+        code = still_accessible(addr, size, flags);
+        if (code != UTOFU_SUCCESS) {
             goto out;
         }
         vcq->stags[stag].refs++;
-        code = UTOFU_SUCCESS;
         goto known;
     }
     if (emu_g.env.bounds_page) {

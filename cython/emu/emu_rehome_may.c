@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define SELF_SIZE  2304u                 /* what the C library has for a thread begins at its pthread_t */
+#define WORD_BEFORE 64u /* glibc's "tid", before its list of robust mutexes */
 #define HEAP_ALIGN ((uintptr_t)64 << 20) /* heaps of threads begin at such addresses (glibc) */
 #define STACK_MORE ((uintptr_t)64 << 10) /* of the caller's stack, below where it is now */
 
@@ -160,9 +161,9 @@ bool emu_rehome_is_control_block(uintptr_t lo, uintptr_t hi)
     return within((uintptr_t)&errno, lo, hi) || ((self + SELF_SIZE > lo) && (self < hi));
 }
 
-/* The same of any thread: its list of robust mutexes begins in it, and the kernel knows where.
- * Who waits for the thread to end waits there, in the kernel, for this page. */
-static bool any_control_block(uintptr_t lo, uintptr_t hi)
+/* The same of any thread: its list of robust mutexes begins in it, and the kernel knows where; what is looked at
+ * is so much before and after that. */
+static bool any_control_block(uintptr_t lo, uintptr_t hi, size_t before, size_t after)
 {
     DIR           *d   = opendir("/proc/self/task");
     bool           any = d == NULL;
@@ -174,7 +175,7 @@ static bool any_control_block(uintptr_t lo, uintptr_t hi)
         long   tid  = strtol(ent->d_name, NULL, 10);
 
         any = (tid > 0) && !syscall(SYS_get_robust_list, tid, &head, &n) && (head != NULL) &&
-              ((uintptr_t)head + SELF_SIZE > lo) && ((uintptr_t)head < hi + SELF_SIZE);
+              ((uintptr_t)head + after > lo) && ((uintptr_t)head < hi + before);
     }
     if (d != NULL) {
         closedir(d);
@@ -221,7 +222,7 @@ const char *emu_rehome_against_edge(uintptr_t page)
     if (page % HEAP_ALIGN == 0) {
         return "malloc's own is on the same page";
     }
-    if (any_control_block(page, page + size) || has_own(page, page + size)) {
+    if (any_control_block(page, page + size, SELF_SIZE, SELF_SIZE) || has_own(page, page + size)) {
         return "a thread's own is on the same page";
     }
     return NULL;
@@ -235,8 +236,9 @@ const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, b
     if ((!plain && (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain)) || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
     }
-    if (threads && emu_freeze_by_page() && any_control_block(lo, hi)) {
-        return "a thread's own is there"; /* who waits for its end is not woken where it waits */
+    /* who waits for a thread to end waits in the kernel, for the page of a word just before that list */
+    if (threads && emu_freeze_by_page() && any_control_block(lo, hi, WORD_BEFORE, 0)) {
+        return "a thread's own is there";
     }
     if ((threads || emu_rehome_runs_on(lo, hi)) && has_own(lo, hi)) {
         return "variables that each thread has are on the same page";

@@ -186,12 +186,13 @@ static void worker(int index, uint64_t seed)
             WORKER_CHECK(now() < end, "no TCQ entry for operation %d", what);
         }
         WORKER_CHECK((rc == UTOFU_SUCCESS) && (cbdata == &seed), "TCQ: %d", rc);
-        /* the local notice, and whatever others sent meanwhile */
-        for (;;) {
-            rc = utofu_poll_mrq(vcq, 0, &notice);
+        /* the local notice, and whatever others sent meanwhile: who leaves that has an overflow some day */
+        for (int local = UTOFU_ERR_NOT_FOUND, got = 0; (local == UTOFU_ERR_NOT_FOUND) || (got != UTOFU_ERR_NOT_FOUND);
+             rc = local) {
+            got = utofu_poll_mrq(vcq, 0, &notice);
             WORKER_CHECK(now() < end, "no local notice for operation %d", what);
-            if ((rc != UTOFU_ERR_NOT_FOUND) && !(notice.notice_type & 1)) {
-                break;
+            if ((got != UTOFU_ERR_NOT_FOUND) && !(notice.notice_type & 1)) {
+                local = got;
             }
         }
         WORKER_CHECK((rc == UTOFU_SUCCESS) || ((rc <= UTOFU_ERR_MRQ_OTHER) && (rc >= UTOFU_ERR_MRQ_RMT_LENGTH)),
