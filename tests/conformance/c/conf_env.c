@@ -193,8 +193,10 @@ CONF_TEST("4.3.2.1", env_cqs_of_a_node, 2,
 
 /* Rank 0 sends num notices to a VCQ of rank 1's child, which reads none before
  * all were sent.  Returns in the child only when all were there. */
-static void unread_notices(unsigned num, unsigned long flags, bool overflows)
+static void unread_notices(unsigned num, unsigned long flags, bool overflows,
+                           int ready, int go)
 {
+    char                    byte;
     struct conf_vcq         vcq;
     struct utofu_mrq_notice notice;
     utofu_stadd_t           stadds[2];
@@ -203,6 +205,9 @@ static void unread_notices(unsigned num, unsigned long flags, bool overflows)
 
     conf_vcq_open(&vcq, 0, (conf_rank == 1) ? flags : 0);
     conf_reg_all(&vcq, &word, sizeof(word), stadds);
+    if (conf_rank == 0) {
+        conf_barrier();
+    }
     for (i = 0; (i < num) && (conf_rank == 0); i++) {
         CONF_POST(vcq.hdl,
                   utofu_put_piggyback8(vcq.hdl, vcq.peer[1], i, stadds[1], 8,
@@ -222,14 +227,18 @@ static void unread_notices(unsigned num, unsigned long flags, bool overflows)
                       overflows ? UTOFU_ERR_MRQ_OTHER : UTOFU_SUCCESS);
         } while (notice.notice_type != UTOFU_MRQ_TYPE_LCL_GET);
     }
-    conf_barrier();
-    for (i = 0; (conf_rank == 1) && (i < num); i++) {
-        CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
-        CONF_CHECK(notice.edata == i % 256, "notice %u", i);
-    }
     if (conf_rank == 0) {
         conf_barrier();
+        conf_barrier();
         CONF_OK(utofu_free_vcq(vcq.hdl));
+        return;
+    }
+    /* It may be ended before it looks, so its parent takes part in the barriers. */
+    CONF_CHECK(write(ready, "", 1) == 1, "write: %s", strerror(errno));
+    CONF_CHECK(read(go, &byte, 1) == 1, "read: %s", strerror(errno));
+    for (i = 0; i < num; i++) {
+        CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+        CONF_CHECK(notice.edata == i % 256, "notice %u", i);
     }
 }
 
@@ -240,16 +249,17 @@ static void try_mrq(const char *name, const char *value, unsigned long flags,
     char    text[4096] = "";
     size_t  used       = 0;
     ssize_t got;
-    int     fds[2], status, tni, cq;
-    char   *message;
+    int     fds[2], ready[2], go[2], status, tni, cq;
+    char   *message, byte;
     pid_t   child;
 
     if (conf_rank == 0) {
-        unread_notices(num, flags, overflows);
+        unread_notices(num, flags, overflows, -1, -1);
         return;
     }
     /* This process never calls uTofu: it sees how its child ends. */
-    CONF_CHECK(pipe(fds) == 0, "pipe: %s", strerror(errno));
+    CONF_CHECK((pipe(fds) == 0) && (pipe(ready) == 0) && (pipe(go) == 0),
+               "pipe: %s", strerror(errno));
     child = fork();
     CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
@@ -257,11 +267,21 @@ static void try_mrq(const char *name, const char *value, unsigned long flags,
         alarm(CONF_TIMEOUT);
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
+        close(ready[0]);
+        close(go[1]);
         set(name, value);
-        unread_notices(num, flags, overflows);
+        unread_notices(num, flags, overflows, ready[1], go[0]);
         _exit(0);
     }
     close(fds[1]);
+    close(ready[1]);
+    CONF_CHECK(read(ready[0], &byte, 1) == 1, "the child has not begun");
+    conf_barrier(); /* rank 0 begins */
+    conf_barrier(); /* and has sent all */
+    CONF_CHECK(write(go[1], "", 1) == 1, "write: %s", strerror(errno));
+    close(ready[0]);
+    close(go[0]);
+    close(go[1]);
     while ((used < sizeof(text) - 1) &&
            ((got = read(fds[0], text + used, sizeof(text) - 1 - used)) > 0)) {
         used += got;

@@ -71,8 +71,9 @@ CONF_TEST("6.1.4.1", children_leave_parent_alone, 2,
 }
 
 /* Rank 1's child is the target: it takes no notice until num of each other rank wait. */
-static void unread_notices(unsigned num, bool overflows)
+static void unread_notices(unsigned num, bool overflows, int ready, int go)
 {
+    char                    byte;
     struct conf_vcq         vcq;
     struct utofu_mrq_notice notice;
     utofu_stadd_t           stadds[CONF_MAX_PROCS];
@@ -94,6 +95,9 @@ static void unread_notices(unsigned num, bool overflows)
         fprintf(stderr, "target: TNI %d CQ %d\n", tni, cq);
     }
     conf_reg_all(&vcq, &word, sizeof(word), stadds);
+    if (conf_rank != 1) {
+        conf_barrier();
+    }
     for (i = 0; (i < num) && (conf_rank != 1); i++) {
         CONF_POST(vcq.hdl,
                   utofu_put_piggyback8(vcq.hdl, vcq.peer[1], i, stadds[1], 8,
@@ -103,7 +107,12 @@ static void unread_notices(unsigned num, bool overflows)
                   overflows ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_NOT_FOUND,
                   overflows ? UTOFU_ERR_MRQ_OTHER : UTOFU_ERR_NOT_FOUND);
     }
-    conf_barrier();
+    if (conf_rank == 1) { /* it may be ended before it looks, so its parent takes part in the barriers */
+        CONF_CHECK(write(ready, "", 1) == 1, "write: %s", strerror(errno));
+        CONF_CHECK(read(go, &byte, 1) == 1, "read: %s", strerror(errno));
+    } else {
+        conf_barrier();
+    }
     for (i = 0; (conf_rank == 1) && (i < all); i++) {
         rc = CONF_WAIT_MRQ(&vcq, &notice);
         CONF_CHECK(!overflows || (i < all / 2), "%u notices were kept", i);
@@ -121,16 +130,17 @@ static void overflow(unsigned num, bool overflows)
     char    text[4096] = "";
     size_t  used       = 0;
     ssize_t got;
-    int     fds[2], status, tni, cq, right_tni, right_cq;
-    char   *message;
+    int     fds[2], ready[2], go[2], status, tni, cq, right_tni, right_cq;
+    char   *message, byte;
     pid_t   child;
 
     if (conf_rank != 1) {
-        unread_notices(num, overflows);
+        unread_notices(num, overflows, -1, -1);
         return;
     }
     /* This process never calls uTofu: it sees how its child ends. */
-    CONF_CHECK(pipe(fds) == 0, "pipe: %s", strerror(errno));
+    CONF_CHECK((pipe(fds) == 0) && (pipe(ready) == 0) && (pipe(go) == 0),
+               "pipe: %s", strerror(errno));
     child = fork();
     CONF_CHECK(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
@@ -138,10 +148,20 @@ static void overflow(unsigned num, bool overflows)
         alarm(CONF_TIMEOUT);
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
-        unread_notices(num, overflows);
+        close(ready[0]);
+        close(go[1]);
+        unread_notices(num, overflows, ready[1], go[0]);
         _exit(0);
     }
     close(fds[1]);
+    close(ready[1]);
+    CONF_CHECK(read(ready[0], &byte, 1) == 1, "the child has not begun");
+    conf_barrier(); /* the senders begin */
+    conf_barrier(); /* and have sent all */
+    CONF_CHECK(write(go[1], "", 1) == 1, "write: %s", strerror(errno));
+    close(ready[0]);
+    close(go[0]);
+    close(go[1]);
     while ((used < sizeof(text) - 1) &&
            ((got = read(fds[0], text + used, sizeof(text) - 1 - used)) > 0)) {
         used += got;
