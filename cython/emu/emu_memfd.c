@@ -59,7 +59,10 @@ void *emu_map_unlocked(size_t size, int prot, int fd, off_t off)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, off);
 
-    if ((base != MAP_FAILED) && (munlock(base, size) || mprotect(base, size, prot))) {
+    if (base != MAP_FAILED) {
+        munlock(base, size);
+    }
+    if ((base != MAP_FAILED) && mprotect(base, size, prot)) {
         munmap(base, size);
         base = MAP_FAILED;
     }

@@ -10,19 +10,19 @@
 
 #include <sys/socket.h>
 
-static bool wanted; /* helper thread: somebody has told */
+static _Atomic bool wanted; /* somebody has told */
 
 void emu_overflow_told(void)
 {
-    wanted = true;
+    atomic_store(&wanted, true);
 }
 
 void emu_overflow_look(void)
 {
-    if (!wanted) {
+    if (!atomic_load_explicit(&wanted, memory_order_relaxed)) {
         return;
     }
-    wanted = false;
+    atomic_store(&wanted, false);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         struct emu_vcq *vcq = emu_g.vcq[i];
 

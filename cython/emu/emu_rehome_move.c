@@ -265,8 +265,8 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
         }
         done += (size_t)k;
     }
-    if (alone && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n)) {
-        return put_in_place(m, n, copy);
+    if (alone && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n) && put_in_place(m, n, copy)) {
+        return true;
     }
     return !syscall(SYS_mprotect, copy, n, (long)m->prot) &&
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);

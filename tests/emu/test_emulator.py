@@ -113,6 +113,36 @@ def test_a_wrong_word_for_rehome_is_said(emu_tests):
     assert 'UTOFU_EMU_REHOME="sometimes" is neither auto nor 0' in done.stderr
 
 
+@pytest.mark.parametrize(
+    "variable, value, said",
+    [
+        ("STRICT", "strict", "is neither 0 nor 1; 1 is used"),
+        ("STRICT", "off", None),
+        ("STRICT", "on", None),
+        ("NODE", "-2", "is not a number from 0 on; ignored"),
+        ("NODE", "5x", "is not a number from 0 on; ignored"),
+        ("PPN", "4x", "is not a number from 1 on; ignored"),
+        ("PPN", "0", "is not a number from 1 on; ignored"),
+        ("PPN", "2", None),
+        ("FAULT", "nop:delay=5", "is not a rule; ignored"),
+        ("FAULT", ";".join(["put:after=9:busy"] * 33), "is rule 33, and there may be 32; ignored"),
+    ],
+)
+def test_a_wrong_value_is_said(emu_tests, variable, value, said):
+    done = subprocess.run(
+        [emu_tests, "stats_of_none"],
+        env=environment("wrong", **{f"UTOFU_EMU_{variable}": value}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    if said is None:
+        assert "utofu:" not in done.stderr
+    else:
+        assert said in done.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_emulator_sanitized(sanitized, name):
     """No report of AddressSanitizer or UBSan, in library or test."""

@@ -110,3 +110,42 @@ def test_failures_in_the_tcq(emu_tests, tmp_path, strict):
     file = tmp_path / "stats.json"
     run(emu_tests, f"json:{file}", name="stats_of_failures", UTOFU_EMU_STRICT=strict)
     assert json.loads(file.read_text().splitlines()[0])["failed"] == 5
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_vcqs_that_were_refused(emu_tests):
+    """Nothing is said of a VCQ that never was."""
+    assert [c["cmp"] for c in objects(run(emu_tests, "json", "stats_of_none"))] == [3]
+
+
+def test_failures_of_a_session(emu_tests):
+    counts = {c["tni"]: c for c in objects(run(emu_tests, "json", "stats_of_a_session"))}
+    assert counts[1]["put"] == 3
+    assert counts[1]["failed"] == 2
+    assert counts[0]["failed"] == 0
+
+
+def test_name_of_file_is_that_of_the_start(emu_tests, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(emu_tests, "json:here.json", "stats_from_elsewhere")
+    assert [c["tni"] for c in objects((tmp_path / "here.json").read_text())] == [1]
+
+
+def test_a_pipe_without_a_reader_is_not_waited_for(emu_tests, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert f'can\'t write to "{pipe}"' in run(emu_tests, f"json:{pipe}")
+
+
+@pytest.mark.parametrize("value", ["off", "no", "false", "0"])
+def test_words_for_off(emu_tests, value):
+    assert "stats" not in run(emu_tests, value)
+
+
+def test_another_word_is_said(emu_tests):
+    error = run(emu_tests, "jason")
+    assert 'UTOFU_EMU_STATS="jason" is not 1, json or json:FILE; 1 is used' in error
+    assert "put 7" in error

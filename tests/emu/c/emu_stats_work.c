@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,5 +103,55 @@ CONF_TEST("stats", stats_of_failures, 1, "operations that fail in the TCQ, for t
         CONF_OK(utofu_put(vcq.hdl, vcq.id, s + ((uint64_t)900 << 40), s, 8, 0, CONF_TCQ, CONF_PTR(i)));
         CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(i), UTOFU_ERR_TCQ_STADD);
     }
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("stats", stats_of_none, 1, "one VCQ, and three that are refused, for test_stats.py")
+{
+    utofu_vcq_hdl_t hdl;
+
+    CONF_OK(utofu_create_vcq_with_cmp_id(2, 3, 0, &hdl));
+    for (int i = 0; i < 3; i++) {
+        CONF_CODE(utofu_create_vcq_with_cmp_id(2, 3, 0, &hdl), UTOFU_ERR_USED);
+    }
+}
+
+CONF_TEST("stats", stats_from_elsewhere, 1, "a process that goes to another folder before it ends, for test_stats.py")
+{
+    struct conf_vcq vcq;
+    pid_t           pid = fork();
+    int             status;
+
+    CONF_CHECK(pid >= 0, "fork");
+    if (pid == 0) {
+        conf_vcq_create(&vcq, 1, 0);
+        exit((chdir("/") == 0) ? 0 : 1);
+    }
+    CONF_CHECK((waitpid(pid, &status, 0) == pid) && (status == 0), "it ended with 0x%x", (unsigned)status);
+}
+
+CONF_TEST("stats", stats_of_a_session, 1, "three puts of a session-mode VCQ, two of which fail, for test_stats.py")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq, session;
+    struct conf_mem         mem;
+    utofu_stadd_t           s, own;
+
+    conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&session, 1, UTOFU_VCQ_FLAG_SESSION_MODE);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
+    s   = conf_reg(&vcq, mem.addr, 4096, 0);
+    own = conf_reg(&session, mem.addr, 4096, 0);
+    for (int i = 0; i < 3; i++) { /* the last two beyond the end of their target */
+        CONF_OK(utofu_put(session.hdl, vcq.id, own, s + ((i == 0) ? 64 : 4090), 8, 0, CONF_TCQ | CONF_LMRQ, NULL));
+    }
+    CONF_OK(utofu_put(vcq.hdl, session.id, s, own + 128, 8, 0, UTOFU_ONESIDED_FLAG_SPS(3), NULL));
+    for (int i = 0; i < 3; i++) {
+        void *cbdata;
+
+        CONF_CODE(CONF_WAIT_TCQ(&session, &cbdata), UTOFU_SUCCESS);
+        CONF_CODE(CONF_WAIT_MRQ(&session, &notice), (i == 0) ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_RMT_LENGTH);
+    }
+    conf_vcq_close(&session);
     conf_vcq_close(&vcq);
 }
