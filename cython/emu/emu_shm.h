@@ -76,9 +76,9 @@ struct emu_proc_slot {
 enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE, EMU_CQ_SESSION };
 
 struct emu_cq_slot {
-    uint32_t kind;  /* enum emu_cq_kind */
-    uint32_t owner; /* process slot */
-    uint32_t users; /* VCQs on it */
+    uint32_t         kind;  /* enum emu_cq_kind */
+    uint32_t         owner; /* process slot */
+    _Atomic uint32_t users; /* VCQs on it; looked at without the mutex, too */
 };
 
 /* owner of a VCQ in one word: read without the mutex by peers */

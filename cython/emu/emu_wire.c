@@ -551,7 +551,9 @@ void emu_wire_idle(struct emu_vcq *vcq)
 
 uint32_t emu_wire_unread(const struct emu_vcq *vcq)
 {
-    return (uint32_t)(vcq->wire->posted - vcq->wire->tcq_read);
+    /* by others, too (3.7.5.1) */
+    return (uint32_t)(__atomic_load_n(&vcq->wire->posted, __ATOMIC_RELAXED) -
+                      __atomic_load_n(&vcq->wire->tcq_read, __ATOMIC_RELAXED));
 }
 
 uint32_t emu_wire_room(const struct emu_vcq *vcq)
@@ -580,7 +582,7 @@ int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, i
         op->ready = emu_now() + draw(w) % 100000; /* others overtake it */
     }
     cut(w, op);
-    w->posted++;
+    __atomic_store_n(&w->posted, w->posted + 1, __ATOMIC_RELAXED);
     return UTOFU_SUCCESS;
 }
 
@@ -604,8 +606,9 @@ int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)
     struct emu_wire *w = vcq->wire;
 
     while (w->tcq_read < w->sent) {
-        const struct wire_op *op = emu_wire_op(w, w->tcq_read++);
+        const struct wire_op *op = emu_wire_op(w, w->tcq_read);
 
+        __atomic_store_n(&w->tcq_read, w->tcq_read + 1, __ATOMIC_RELAXED);
         if ((op->tcq_code != UTOFU_SUCCESS) || wants(op, UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
             *cbdata = op->cbdata;
             return op->tcq_code;
