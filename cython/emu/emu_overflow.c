@@ -46,8 +46,9 @@ EMU_COLD void emu_overflow_tell(struct emu_peer *peer)
     if (peer->proc->self) {
         emu_overflow_told();
         emu_overflow_look();
+    } else {
+        conn                = emu_service_connection(peer->proc);
+        peer->overflow_told = (conn >= 0) && (send(conn, &look, sizeof(look), MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
     }
-    conn                = emu_service_connection(peer->proc);
-    peer->overflow_told = (conn >= 0) && (send(conn, &look, sizeof(look), MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
     emu_unlock(&emu_g.lock);
 }

@@ -577,7 +577,8 @@ bool emu_stop_others(void)
 
 void emu_stop_go_on(void)
 {
-    if (--depth == 0) {
+    /* 0: held by userfaultfd, whose descriptor the program has closed meanwhile; closing lets all go */
+    if ((depth > 0) && (--depth == 0)) {
         end();
     }
 }
