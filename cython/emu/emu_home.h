@@ -11,7 +11,7 @@
 #include "emu_vma.h"
 
 #define EMU_HOME_SLOTS 1024u
-#define EMU_HOME_MAX   ((uint64_t)8 << 30) /* of one block: to copy takes 0.5 ms/MiB */
+#define EMU_HOME_MAX   ((uint64_t)64 << 30) /* of one block: twice the memory of a node of Fugaku */
 
 struct emu_home_slot {
     uintptr_t first; /* page; the mappings say what else is there */

@@ -267,7 +267,7 @@ CONF_TEST("rehome", conditions, 2,
 {
     struct pair  p;
     char        *block = malloc(BYTES);
-    size_t       n     = ((size_t)8 << 30) + PAGE;
+    size_t       n     = ((size_t)64 << 30) + PAGE;
     char        *large = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     _Atomic bool stop  = false;
     pthread_t    thread;
@@ -300,8 +300,8 @@ CONF_TEST("rehome", conditions, 2,
         stays(&p, block, BYTES, "a device");
         close(fd);
     }
-    CONF_CHECK(large != MAP_FAILED, "no room for more than 8 GiB of addresses");
-    stays(&p, large, n, "more than 8 GiB");
+    CONF_CHECK(large != MAP_FAILED, "no room for more than 64 GiB of addresses");
+    stays(&p, large, n, "more than 64 GiB");
     munmap(large, n);
 
     if (conf_rank == 1) { /* and nothing of this lasts */

@@ -95,11 +95,10 @@ static void put_spots(struct conf_vcq *vcq, const struct conf_mem *own, utofu_st
     }
 }
 
-static void two_blocks(bool threads)
+static void two_blocks(size_t n, bool threads)
 {
     struct conf_vcq vcq;
     struct conf_mem own;
-    size_t          n = 2500 * MIB + PAGE;
     utofu_stadd_t   stadd[2] = {0}, all[2][2], mine;
     char           *block[2];
     uint64_t       *count;
@@ -166,7 +165,12 @@ CONF_TEST("rehome", large_blocks, 2,
           "blocks of 2.5 GiB of which little is written are moved, and go back, with little memory, and a child has its "
           "copy")
 {
-    two_blocks(false);
+    two_blocks(2500 * MIB + PAGE, false);
+}
+
+CONF_TEST("rehome", larger_blocks, 2, "the same of blocks of 20 GiB")
+{
+    two_blocks(20000 * MIB + PAGE, false);
 }
 
 CONF_TEST("rehome", large_blocks_beside_a_thread, 2, "the same while a thread writes there")
@@ -174,7 +178,7 @@ CONF_TEST("rehome", large_blocks_beside_a_thread, 2, "the same while a thread wr
     if (!can_freeze()) {
         conf_skip("neither userfaultfd nor ptrace: nothing is moved beside threads");
     }
-    two_blocks(true);
+    two_blocks(2500 * MIB + PAGE, true);
 }
 
 CONF_TEST("rehome", large_and_small, 1,
