@@ -6,8 +6,9 @@
  * it, and as far as can be from the others, so that a mapping that grows (mremap) does not reach
  * another's.
  *
- * Nothing of the file is given back, and no slot is used again, but where /proc/self/maps says
- * that nothing shows it.
+ * Nothing of the file is given back, and no slot is used again, but where all that was put there has been
+ * seen to go back, or where /proc/self/maps says that nothing shows it.  To look at all mappings takes long
+ * with thousands of blocks, so it is for where that is not known.
  */
 #include "emu_home.h"
 #include "emu_job.h"
@@ -38,8 +39,9 @@ bool emu_home_open(void)
             emu_home.fd = -1;
         }
         if (emu_home.fd >= 0) {
-            emu_home.dev = st.st_dev;
-            emu_home.ino = st.st_ino;
+            emu_home.dev   = st.st_dev;
+            emu_home.ino   = st.st_ino;
+            emu_home.limit = EMU_HOME_PART / SLOT_SIZE;
             emu_vma_keep();
         } else {
             emu_home.fd = -2;
@@ -83,21 +85,24 @@ bool emu_home_mappings(uintptr_t after, struct emu_home_mappings *b)
     return emu_vma_each_of_file(emu_home.dev, emu_home.ino, after, UINTPTR_MAX, add, b);
 }
 
+static bool shown[SLOTS]; /* too much for the caller's stack, as `taken` and `room` below */
+
 static bool see_slots(const struct emu_mapping *m, void *arg)
 {
+    (void)arg;
     uint64_t last = (m->off + (m->end - m->begin) - 1) / SLOT_SIZE;
 
     for (uint64_t i = m->off / SLOT_SIZE; (i <= last) && (i < SLOTS); i++) {
-        ((bool *)arg)[i] = true;
+        shown[i] = true;
     }
     return true;
 }
 
 /* The slots that mappings reach into, wherever they are; false: nobody can say */
-static bool slots_shown(bool shown[SLOTS])
+static bool slots_shown(void)
 {
-    memset(shown, 0, SLOTS * sizeof(*shown));
-    return emu_vma_each_of_file(emu_home.dev, emu_home.ino, 0, UINTPTR_MAX, see_slots, shown);
+    memset(shown, 0, sizeof(shown));
+    return emu_vma_each_of_file(emu_home.dev, emu_home.ino, 0, UINTPTR_MAX, see_slots, NULL);
 }
 
 /* ------------------------------------------------------------------------ what is where */
@@ -159,12 +164,19 @@ bool emu_home_is_left_over(const struct emu_mapping *m)
     return (i < SLOTS) && (emu_home.slot[i].refs == 0);
 }
 
+static void slot_free(unsigned i)
+{
+    emu_home.slot[i].span = 0;
+    emu_home.used--;
+    emu_home.waiting--;
+}
+
 void emu_home_leave(void)
 {
-    bool     shown[SLOTS], left;
+    bool     left;
     unsigned end;
 
-    if ((emu_home.waiting == 0) || !slots_shown(shown)) {
+    if ((emu_home.waiting == 0) || !slots_shown()) {
         return;
     }
     for (unsigned i = 0; i < SLOTS; i = end) {
@@ -175,49 +187,122 @@ void emu_home_leave(void)
         }
         if (!left) {
             punch(i, end);
-            emu_home.slot[i].span = 0;
-            emu_home.used--;
-            emu_home.waiting--;
+            slot_free(i);
         }
     }
 }
 
-/* A slot that is free, and so many in a row, and far from those that are not; among equals, the one
- * that was left longest ago: somebody may be late with a put to it.  -1: there is none */
-static int choose(unsigned span)
+void emu_home_came(unsigned i, uintptr_t lo, uintptr_t hi)
 {
-    bool     taken[SLOTS];
-    unsigned room[SLOTS], run, most = 0; /* slots between what it has and the next one that is taken */
+    struct emu_home_slot *slot = &emu_home.slot[i];
 
-    if (!slots_shown(taken)) {
-        return -1;
+    slot->bytes += hi - lo;
+    slot->end = (hi > slot->end) ? hi : slot->end;
+}
+
+void emu_home_went(const struct emu_mapping *m, bool more)
+{
+    unsigned i = emu_home_slot_at(m->off);
+
+    if (emu_home_slot_has(i, m)) {
+        struct emu_home_slot *slot = &emu_home.slot[i];
+        uint64_t              n    = m->end - m->begin;
+
+        slot->longer = slot->longer || more || (n > slot->bytes); /* the program may have made it so */
+        slot->bytes -= (n < slot->bytes) ? n : slot->bytes;
     }
-    for (unsigned i = 0; i < SLOTS; i++) {
-        for (unsigned k = 0; k < emu_home.slot[i].span; k++) {
-            taken[i + k] = true;
-        }
+}
+
+void emu_home_unused(unsigned i)
+{
+    if ((emu_home.slot[i].bytes == 0) && !emu_home.slot[i].longer) {
+        slot_free(i);
     }
-    run = SLOTS;
-    for (unsigned i = 0; i < SLOTS; i++) { /* what the one before it may grow by */
-        room[i] = taken[i] ? 0 : run;
+}
+
+/* The end of what was put there is where it was put, and does not reach out of the slot. */
+static bool stays_within(unsigned i)
+{
+    uintptr_t          end = emu_home.slot[i].end;
+    struct emu_mapping m;
+
+    return (end != 0) && (emu_home_mapping(end - 1, end, &m) == 1) && emu_home_slot_has(i, &m) &&
+           (m.end <= emu_home_slot_end(i));
+}
+
+/* Slot i, of those that are not used, is not shown either, as what is before it has not grown that far. */
+static bool not_reached(unsigned i)
+{
+    unsigned before = (i > 0) ? last_used(i - 1) : SLOTS;
+
+    return (emu_home.waiting == 0) && ((before == SLOTS) || stays_within(before));
+}
+
+static bool     taken[SLOTS];
+static uint16_t room[SLOTS]; /* slots between what it has and the next one that is taken */
+
+/* A slot that is not taken, and so many in a row, and far from those that are; among equals, the one
+ * that was left longest ago: somebody may be late with a put to it.  -1: there is none */
+static int choose_of_those(unsigned span)
+{
+    unsigned n = emu_home.limit, run = SLOTS, most = 0;
+
+    for (unsigned i = 0; i < n; i++) { /* what the one before it may grow by */
+        room[i] = (uint16_t)(taken[i] ? 0 : run);
         run     = taken[i] ? 1 : run + 1;
     }
     run = 1;
-    for (unsigned i = SLOTS; i-- > 0;) { /* and it itself */
+    for (unsigned i = n; i-- > 0;) { /* and it itself */
         unsigned own = (run < span) ? 0 : run - span + 1;
 
-        room[i] = (room[i] < own) ? room[i] : own;
+        room[i] = (uint16_t)((room[i] < own) ? room[i] : own);
         run     = taken[i] ? 1 : run + 1;
         most    = (room[i] > most) ? room[i] : most;
     }
-    for (unsigned k = 0; (most != 0) && (k < SLOTS); k++) {
-        unsigned i = (emu_home.next + k) % SLOTS;
+    for (unsigned k = 0; (most != 0) && (k < n); k++) {
+        unsigned i = (emu_home.next + k) % n;
 
         if (!taken[i] && (room[i] >= most / 2)) {
             return (int)i;
         }
     }
     return -1;
+}
+
+static void take_used(void)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        for (unsigned k = 0; k < emu_home.slot[i].span; k++) {
+            taken[i + k] = true;
+        }
+    }
+}
+
+static int choose(unsigned span)
+{
+    int i;
+
+    memset(taken, 0, sizeof(taken));
+    take_used();
+    i = choose_of_those(span);
+    if ((i < 0) || not_reached((unsigned)i)) {
+        return i;
+    }
+    if (!slots_shown()) {
+        return -1;
+    }
+    memcpy(taken, shown, sizeof(taken));
+    take_used();
+    return choose_of_those(span);
+}
+
+/* Where the kernel tells of mappings as text each of thousands more would make all that follows slower. */
+static bool raise_limit(void)
+{
+    bool may = (emu_home.limit < SLOTS) && emu_vma_is_quick();
+
+    emu_home.limit *= may ? 2 : 1;
+    return may;
 }
 
 static unsigned span_of(uint64_t n)
@@ -228,15 +313,18 @@ static unsigned span_of(uint64_t n)
 int emu_home_slot_new(uintptr_t lo, uintptr_t hi, const char **why_p)
 {
     unsigned span = span_of(hi - lo);
-    bool     full = (emu_home.used == SLOTS) && (emu_home.waiting == 0); /* no look at all mappings finds a place */
+    bool     full = (emu_home.used >= emu_home.limit) && (emu_home.waiting == 0); /* no look at all mappings finds a place */
     int      i    = full ? -1 : choose(span);
 
     if ((i < 0) && (emu_home.waiting != 0)) {
         emu_home_leave();
         i = choose(span);
     }
+    while ((i < 0) && raise_limit()) {
+        i = choose(span);
+    }
     if (i < 0) {
-        *why_p = (emu_home.used == SLOTS) ? "there are too many" : "there is no place that is known to be free";
+        *why_p = (emu_home.used >= emu_home.limit) ? "there are too many" : "there is no place that is known to be free";
         return -1;
     }
     punch((unsigned)i, (unsigned)i + span); /* the end of one that grew, and went */
@@ -252,9 +340,8 @@ static bool widen(unsigned i, uintptr_t hi)
 {
     struct emu_home_slot *slot = &emu_home.slot[i];
     unsigned          span = span_of(hi - slot->first);
-    bool              shown[SLOTS];
 
-    if ((hi - slot->first > EMU_HOME_MAX) || (i + span > next_used(i)) || !slots_shown(shown)) {
+    if ((hi - slot->first > EMU_HOME_MAX) || (i + span > next_used(i)) || !slots_shown()) {
         return false;
     }
     for (unsigned k = slot->span; k < span; k++) {

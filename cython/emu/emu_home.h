@@ -10,13 +10,17 @@
 #include "emu_internal.h"
 #include "emu_vma.h"
 
-#define EMU_HOME_SLOTS 1024u
+#define EMU_HOME_SLOTS 4096u
+#define EMU_HOME_PART  ((uint64_t)256 << 30) /* of the file: with few blocks the rest is not used, and peers do not map it */
 #define EMU_HOME_MAX   ((uint64_t)64 << 30) /* of one block: twice the memory of a node of Fugaku */
 
 struct emu_home_slot {
     uintptr_t first; /* page; the mappings say what else is there */
     uint32_t  refs;  /* registrations; 0: not all of it could be made private again */
     uint32_t  span;  /* it and those behind it that are its own, of a large block; 0: it is not used */
+    bool      longer; /* something was there behind what went back */
+    uintptr_t end;    /* of all that was put there */
+    uint64_t  bytes;  /* that were put there, and were not seen to go back */
     uint64_t  took;  /* ns, to move what is there ... */
     uint64_t  since; /* ... when a registration came or went last (emu_now) */
 };
@@ -26,6 +30,7 @@ extern struct emu_home {
     uint64_t         dev, ino;
     unsigned         next, used; /* slots: where to look for a free one; how many are not */
     unsigned         waiting;    /* of them without a reference */
+    unsigned         limit;      /* those from here on are not used yet */
     struct emu_home_slot slot[EMU_HOME_SLOTS];
 } emu_home;
 
@@ -56,10 +61,16 @@ int emu_home_slot_new(uintptr_t lo, uintptr_t hi, const char **why_p);
 /* Pages [lo, hi) may be put there, too; it may become wider by that. */
 bool emu_home_slot_reaches(unsigned i, uintptr_t lo, uintptr_t hi);
 
+void emu_home_came(unsigned i, uintptr_t lo, uintptr_t hi); /* pages [lo, hi) were put there */
+/* What is mapped is private again; more: the mapping goes on behind it. */
+void emu_home_went(const struct emu_mapping *m, bool more);
+/* The last reference has gone, or there never was one: it is free if nothing can be there, else it waits. */
+void emu_home_unused(unsigned i);
+
 /* The mapping is of a slot without a reference, or has grown out of one. */
 bool emu_home_is_left_over(const struct emu_mapping *m);
-/* Slots without a reference that nothing shows any more are free.  That takes a look at all mappings,
- * whose number may be that of the slots. */
+/* Slots that wait and that nothing shows any more are free.  That takes a look at all mappings, whose number
+ * may be that of the slots. */
 void emu_home_leave(void);
 
 #endif /* EMU_HOME_H */

@@ -6,6 +6,7 @@
  * The slow path of the first operation towards a registration; what it finds is kept until
  * the registration, or the peer, goes away.
  */
+#include "emu_home.h"
 #include "emu_internal.h"
 #include "emu_job.h"
 #include "emu_modes.h"
@@ -38,8 +39,8 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
     return proc->mem_fd;
 }
 
-/* Files are mapped whole, and those of moved memory are large, and sparse: they are not to
- * take more than a quarter of the addresses, which end not far above the stack (lock held). */
+/* Files are mapped whole, or those of moved memory, which are large, and sparse, by parts from the beginning: these
+ * are not to take more than a quarter of the addresses, which end not far above the stack (lock held). */
 static uint64_t room_taken;
 
 static bool room_for(uint64_t size)
@@ -95,13 +96,16 @@ static void mapping_let_go(struct emu_peer_process *p, uint32_t index, const voi
     }
 }
 
-/* Map the file of a memfd of the peer; NULL: no room, no memory */
+/* Map the file of a memfd of the peer, at least `need` of it; NULL: no room, no memory */
 static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd, const struct stat *st, bool writable,
-                                             bool moved)
+                                             bool moved, uint64_t need)
 {
-    uint64_t                 size = (uint64_t)st->st_size;
-    struct emu_peer_mapping *m    = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
+    uint64_t                 size = (uint64_t)st->st_size, part = (need + EMU_HOME_PART - 1) / EMU_HOME_PART * EMU_HOME_PART;
+    struct emu_peer_mapping *m;
     void                    *base;
+
+    size = (moved && (part < size)) ? part : size;
+    m    = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
 
     if (m == NULL) {
         return NULL;
@@ -163,7 +167,7 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
         }
         if (!fstat(fd, &st) && (st.st_dev == dev) && (st.st_ino == ino) && (atomic_load(&shared->gen) == gen) &&
             ((uint64_t)st.st_size >= need)) {
-            m = mapping_make(proc, fd, &st, writable, e->kind == EMU_MEM_MOVED);
+            m = mapping_make(proc, fd, &st, writable, e->kind == EMU_MEM_MOVED, need);
         }
         close(fd);
     }

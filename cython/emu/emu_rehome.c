@@ -138,6 +138,7 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
     struct emu_mapping m;
     uintptr_t          from, to, at, n = 0;
     sigset_t           all, old;
+    bool               more;
 
     sigfillset(&all);
     for (at = lo; at < hi; at = to) {
@@ -149,11 +150,13 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
                 m.off += at - m.begin;
                 m.begin = at;
             }
+            more  = m.end > hi;
             m.end = (m.end < from) ? m.end : from;
-            if (emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) {
-                emu_rehome_stack_out(emu_home_fd(), &m, threads);
-            } else if (emu_rehome_move_out(emu_home_fd(), m, threads, true)) {
+            if ((emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) ?
+                        emu_rehome_stack_out(emu_home_fd(), &m, threads) :
+                        emu_rehome_move_out(emu_home_fd(), m, threads, true)) {
                 n += m.end - m.begin;
+                emu_home_went(&m, more);
             }
         }
         emu_rehome_release();
@@ -257,6 +260,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
                    emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads) :
                    emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads);
+    emu_home_came(i, lo, done);
     if (done < hi) {
         emu_rehome_punch(emu_home_fd(), emu_home_offset(i, done), hi - done);
         return "there is no memory, or it can't be held still";
@@ -357,7 +361,9 @@ static int get(struct wish *wish, struct emu_window *w, const char **why_p)
     if (fresh && (*why_p == NULL)) {
         slot_window_new((unsigned)i, wish, w);
     } else if (!slot_window((unsigned)i, wish->addr, wish->end - wish->addr, w)) {
-        emu_home_leave();
+        if (emu_home.slot[i].refs == 0) {
+            emu_home_unused((unsigned)i);
+        }
         return -1;
     }
     emu_home.waiting -= emu_home.slot[i].refs++ == 0;
@@ -416,7 +422,10 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         served = start - slot->since;
         slot->took -= undone;
         slot->since = start;
-        emu_home.waiting += --slot->refs == 0;
+        if (--slot->refs == 0) {
+            emu_home.waiting++;
+            emu_home_unused((unsigned)i);
+        }
     }
     /* what is not back may be memory of the file that nothing shows: the program has unmapped it */
     if (many_wait() || ((i >= 0) && (back < hi - lo))) {

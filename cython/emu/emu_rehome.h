@@ -54,7 +54,7 @@ bool emu_rehome_is_stack(uintptr_t lo, uintptr_t hi);
 bool emu_rehome_on_first_stack(void); /* the caller is */
 /* emu_rehome_move_in and emu_rehome_move_out of what the caller may run on.  mem_lock is held. */
 uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
-void      emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads);
+bool      emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads);
 /* Of the file (dev, ino): what is not moved any more is a stack no more. */
 void emu_rehome_stack_purge(uint64_t dev, uint64_t ino);
 /* What the caller runs on of the file is private from the first to the next, or to the last, in the

@@ -212,15 +212,16 @@ uintptr_t emu_rehome_stack_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, 
 
 static void move_out(void)
 {
-    emu_rehome_move_out(away.fd, away.mapping, away.threads, true);
+    away.ok = emu_rehome_move_out(away.fd, away.mapping, away.threads, true);
 }
 
-void emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads)
+bool emu_rehome_stack_out(int fd, const struct emu_mapping *m, bool threads)
 {
     away.fd      = fd;
     away.mapping = *m;
     away.threads = threads;
     run_elsewhere(move_out);
+    return away.ok;
 }
 
 void emu_rehome_stack_purge(uint64_t dev, uint64_t ino)

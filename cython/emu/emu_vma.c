@@ -384,6 +384,18 @@ bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t
     return ret >= 0;
 }
 
+bool emu_vma_is_quick(void)
+{
+    struct vma_piece p;
+    struct maps      m;
+    bool             quick = maps_open(&m) && (next_piece(&m, 0, OR_NEXT, &p) == 0) && !m.as_text;
+
+    if (m.fd >= 0) {
+        maps_close(&m);
+    }
+    return quick;
+}
+
 static bool the_first(const struct emu_mapping *m, void *arg)
 {
     *(struct emu_mapping *)arg = *m;

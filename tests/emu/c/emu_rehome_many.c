@@ -120,6 +120,60 @@ CONF_TEST("rehome", many_blocks_and_a_child, 1,
     conf_vcq_close(&vcq);
 }
 
+/* Other blocks are moved, and back, until each place of the memfd has been used. */
+static void use_all_places(struct conf_vcq *vcq, const char *kept, size_t n, int value)
+{
+    enum { TURNS = 1100 };
+    char *other = pages(2 * TURNS * PAGE);
+
+    for (unsigned i = 0; i < TURNS; i++) {
+        utofu_stadd_t stadd;
+
+        memset(other + i * 2 * PAGE, 0x11, PAGE);
+        stadd = conf_reg(vcq, other + i * 2 * PAGE, PAGE, 0);
+        memset(other + i * 2 * PAGE, 0x22, PAGE);
+        conf_dereg(vcq, stadd);
+        CONF_CHECK_BYTES(kept, n, (uint8_t)value, "of the program, while another block is registered");
+        if (i % 100 == 99) {
+            usleep(100000); /* else moving takes too great a part of the time */
+        }
+    }
+    munmap(other, 2 * TURNS * PAGE);
+}
+
+CONF_TEST("rehome", made_longer_while_registered, 1,
+          "what the program made longer, or moved, while it was registered stays its own when it is deregistered, whatever "
+          "is registered then")
+{
+    struct conf_vcq vcq;
+    char           *block = pages(64 * PAGE), *elsewhere = pages(8 * PAGE), *moved;
+    utofu_stadd_t   stadd;
+
+    conf_timeout(100);
+    conf_vcq_open(&vcq, 0, 0);
+    memset(block, 0x5a, 4 * PAGE);
+    stadd = conf_reg(&vcq, block, 4 * PAGE, 0);
+    if (!is_home(block)) {
+        conf_skip("memory is not moved here");
+    }
+    munmap(block + 4 * PAGE, 60 * PAGE);
+    CONF_CHECK(mremap(block, 4 * PAGE, 8 * PAGE, 0) == block, "mremap: %s", strerror(errno));
+    memset(block, 0x77, 8 * PAGE);
+    conf_dereg(&vcq, stadd);
+    use_all_places(&vcq, block, 8 * PAGE, 0x77);
+
+    memset(elsewhere, 0x5b, 4 * PAGE);
+    stadd = conf_reg(&vcq, elsewhere, 4 * PAGE, 0);
+    CONF_CHECK(is_home(elsewhere), "it is not moved");
+    moved = mremap(elsewhere, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, block + 32 * PAGE);
+    CONF_CHECK(moved == block + 32 * PAGE, "mremap: %s", strerror(errno));
+    memset(moved, 0x78, 8 * PAGE);
+    conf_dereg(&vcq, stadd);
+    use_all_places(&vcq, moved, 8 * PAGE, 0x78);
+    CONF_CHECK_BYTES(block, 8 * PAGE, 0x77, "the first");
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("rehome", unmapped_among_many, 1,
           "a block that is unmapped and then deregistered gives its memory back at once, also among many that stay")
 {

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,4 +70,30 @@ uint64_t own_home_bytes(void)
         }
     }
     return bytes;
+}
+
+unsigned own_home_mappings(void)
+{
+    FILE    *f = fopen("/proc/self/maps", "r");
+    char     line[512];
+    unsigned n = 0;
+
+    CONF_CHECK(f != NULL, "/proc/self/maps");
+    while (fgets(line, sizeof(line), f) != NULL) {
+        n += strstr(line, HOME) != NULL;
+    }
+    fclose(f);
+    return n;
+}
+
+unsigned own_home_places(void)
+{
+    struct { /* of PROCMAP_QUERY, Linux 6.11 */
+        uint64_t size, flags, addr, what[7], names[3];
+    } query = {.size = sizeof(query), .flags = 16};
+    int fd  = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int ret = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'f', 17, 104), &query);
+
+    close(fd);
+    return ret ? 1024 : 4096;
 }
