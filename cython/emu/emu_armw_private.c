@@ -6,6 +6,7 @@
  */
 #include "emu_armw.h"
 #include "emu_job.h"
+#include "emu_now.h"
 #include "emu_service.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -24,7 +26,8 @@
 #define STAND_IN_TRIES (2 * ARMW_LOCK_MS / ARMW_WAIT_MS)
 #define BESIDE_TRIES   (100 / ARMW_WAIT_MS)
 #define HELD_TRIES     (1000 / ARMW_WAIT_MS) /* it holds its threads itself, or was stopped just then */
-#define ANSWER_WAITS   (5000 / ARMW_WAIT_MS) /* then it has failed, as nothing waits for another process (1.2) */
+#define ANSWER_MS      5000 /* then it has failed, as nothing waits for another process (1.2) */
+#define ANSWER_WAITS   (ANSWER_MS / ARMW_WAIT_MS)
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -32,6 +35,24 @@ static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct ti
 }
 
 /* ------------------------------------------------------------------- owner */
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* The program may have made it read-only since it was registered; on older kernels nobody can say. */
+static bool writable(uintptr_t addr)
+{
+    static int can_ask; /* 0: not known; -1: no */
+    char       here    = 0;
+    uintptr_t  page    = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    if (can_ask == 0) {
+        can_ask = madvise((void *)((uintptr_t)&here & ~(page - 1)), page, MADV_POPULATE_WRITE) ? -1 : 1;
+    }
+    return (can_ask < 0) || !madvise((void *)(addr & ~(page - 1)), page, MADV_POPULATE_WRITE) ||
+           ((errno != EINVAL) && (errno != EFAULT) && (errno != ENOMEM));
+}
 
 /* The address of size bytes at a STADD of ours that peers may write; mem_lock is
  * held, so it stays registered.  Each field is read once: others can write them at any time. */
@@ -58,40 +79,24 @@ static int armw_target(const struct emu_mailbox *m, uint8_t size, void **addr_p)
     uint64_t addr = e->addr + (off - e->begin);
     /* registered memory may have been unmapped by mistake: ask before touching */
     rmt = (struct iovec){(void *)(uintptr_t)addr, size};
-    if ((process_vm_readv((pid_t)syscall(SYS_gettid), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) {
+    if (((process_vm_readv((pid_t)syscall(SYS_gettid), &lcl, 1, &rmt, 1, 0) < 0) && (errno == EFAULT)) ||
+        !writable(addr)) {
         return UTOFU_ERR_MRQ_RMT_MEMORY;
     }
     *addr_p = (void *)(uintptr_t)addr;
     return UTOFU_SUCCESS;
 }
 
-/* Who gets one of the locks whose holder died has nothing to repair: its ARMW was done or not. */
-static bool armw_locked(pthread_mutex_t *lock, int ret)
-{
-    if (ret == EOWNERDEAD) {
-        pthread_mutex_consistent(lock);
-        ret = 0;
-    }
-    return ret == 0;
-}
-
 /* The ARMW, atomic also against who stands in for us: that one began while we were stopped, and
- * may be in the middle of it.  Not for ever: it may be stopped itself. */
+ * may be in the middle of it.  Not for ever: it may be stopped itself.  (Who gets one of the locks whose holder
+ * died has nothing to repair: its ARMW was done or not.) */
 static bool armw_serve(const struct emu_mailbox *m, uint8_t size, void *addr, uint64_t *old_p)
 {
-    struct timespec ts;
-    int             ret = pthread_mutex_trylock(&emu_g.shm->armw_lock);
-
-    if (ret == EBUSY) {
-        clock_gettime(CLOCK_REALTIME, &ts);
-        ts.tv_sec += ARMW_LOCK_MS / 1000;
-        ret = pthread_mutex_timedlock(&emu_g.shm->armw_lock, &ts);
-    }
-    if (!armw_locked(&emu_g.shm->armw_lock, ret)) {
+    if (emu_shared_lock(&emu_g.shm->armw_lock, ARMW_LOCK_MS) == EMU_SHARED_NOT) {
         return false;
     }
     *old_p = emu_armw_direct(m->op, size, addr, m->operand, m->compare);
-    pthread_mutex_unlock(&emu_g.shm->armw_lock);
+    emu_shared_unlock(&emu_g.shm->armw_lock);
     return true;
 }
 
@@ -157,10 +162,10 @@ static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, 
     bool                done   = false, alone;
     int                 fd     = emu_peer_mem_fd(proc); /* which takes another lock, at times */
 
-    if (!armw_locked(&shm->stand_in, pthread_mutex_trylock(&shm->stand_in))) {
+    if (emu_shared_try(&shm->stand_in) == EMU_SHARED_NOT) {
         return false;
     }
-    alone = armw_locked(&shm->armw_lock, pthread_mutex_trylock(&shm->armw_lock));
+    alone = emu_shared_try(&shm->armw_lock) != EMU_SHARED_NOT;
     if ((alone || (tries >= BESIDE_TRIES)) && stands_still(proc, tries)) {
         done = atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED);
     }
@@ -169,16 +174,18 @@ static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, 
                                                                                      UTOFU_ERR_MRQ_RMT_MEMORY;
     }
     if (alone) {
-        pthread_mutex_unlock(&shm->armw_lock);
+        emu_shared_unlock(&shm->armw_lock);
     }
-    pthread_mutex_unlock(&shm->stand_in);
+    emu_shared_unlock(&shm->stand_in);
     return done;
 }
 
 #define MBOX_PID_SHIFT 8 /* Linux' process numbers have 22 bits */
-static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
+/* NULL: the target has gone, or all are taken for too long, *code_p */
+static struct emu_mailbox *mailbox_claim(struct emu_peer *peer, int *code_p)
 {
     struct emu_process *shm = peer->proc->shm;
+    uint64_t            end = emu_now() + ANSWER_MS * UINT64_C(1000000);
 
     for (unsigned tries = 0; atomic_load(peer->gen_p) == peer->gen; tries++) {
         for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
@@ -193,6 +200,10 @@ static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
         }
         /* all taken: by initiators that wait, or that died */
         if (tries % 1000 == 999) {
+            if (emu_now() > end) {
+                *code_p = UTOFU_ERR_MRQ_OTHER;
+                return NULL;
+            }
             for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
                 struct emu_mailbox *m     = &shm->mailbox[i];
                 uint32_t            state = atomic_load(&m->state), kind = state & ((1u << MBOX_PID_SHIFT) - 1);
@@ -206,6 +217,7 @@ static struct emu_mailbox *mailbox_claim(struct emu_peer *peer)
         }
         sched_yield();
     }
+    *code_p = UTOFU_ERR_MRQ_PEER;
     return NULL;
 }
 
@@ -214,12 +226,12 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
 {
     const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
     struct emu_request    kick = {EMU_REQUEST_KICK, 0, 0};
-    struct emu_mailbox   *m    = mailbox_claim(peer);
     unsigned              tries = 0, waits = 0;
-    int                   code, conn;
+    int                   code = UTOFU_ERR_MRQ_PEER, conn;
+    struct emu_mailbox   *m    = mailbox_claim(peer, &code);
 
     if (m == NULL) {
-        return UTOFU_ERR_MRQ_PEER;
+        return code;
     }
     m->vcq     = peer->vcq;
     m->op      = (uint8_t)op;

@@ -325,13 +325,19 @@ static void gate_fire(uint32_t ref, struct emu_gate *g, uint64_t id, struct work
     }
 }
 
+/* All gates of a network of this size, each as often as there is room: more do not fire in one call, but where
+ * somebody writes to them what is not right. */
+#define FIRE_MOST (EMU_MAX_NODES * EMU_NODE_GATES * EMU_GATE_RING)
+
 static void work_run(struct work *w)
 {
-    while (w->num > 0) {
+    uint32_t fired = 0;
+
+    while ((w->num > 0) && (fired < FIRE_MOST)) {
         uint32_t         ref = w->gate[--w->num];
         struct emu_gate *g   = gate_at(ref);
 
-        for (;;) {
+        while (fired < FIRE_MOST) {
             uint64_t state = atomic_load(&g->state), held = state | EMU_GATE_CLAIMED;
             /* after the state: the claim fails if the gate was given to another since */
             uint64_t id    = atomic_load(&emu_g.control->node[ref / EMU_NODE_GATES].gate[ref % EMU_NODE_GATES].id);
@@ -345,6 +351,7 @@ static void work_run(struct work *w)
             if (gate_can_fire(ref, g, id)) {
                 gate_fire(ref, g, id, w);
             }
+            fired++;
             atomic_compare_exchange_strong(&g->state, &held, state);
         }
     }

@@ -4,8 +4,8 @@
  * which CQs and barrier gates of which node.
  *
  * A memfd that every process of the job has open: a newcomer takes it from a member,
- * through /proc, and the first one makes it.  Its mutex is robust; what a process had that
- * died is given back by whoever needs it.
+ * through /proc, and the first one makes it.  What a process had that died, its lock as well, is
+ * given back by whoever needs it.
  */
 #include "emu_internal.h"
 #include "emu_job.h"
@@ -28,21 +28,10 @@
 
 bool emu_control_lock(void)
 {
-    struct timespec ts;
-    int             ret;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    ts.tv_sec += EMU_LOCK_TIMEOUT_S;
-    ret = pthread_mutex_timedlock(&emu_g.control->mutex, &ts);
-    if (ret == EOWNERDEAD) {
-        /* every change under the mutex is one word, or is redone from the owner
-         * fields by emu_control_reclaim: nothing to roll back */
-        pthread_mutex_consistent(&emu_g.control->mutex);
-        ret = 0;
-    }
-    if (ret != 0) {
-        emu_message("the control segment of job \"%s\" stayed locked for %d s: %s", emu_g.job, EMU_LOCK_TIMEOUT_S,
-                    strerror(ret));
+    /* Of one that ended in the middle there is nothing to roll back: every change under it is one word, or is
+     * redone from the owner fields by emu_control_reclaim. */
+    if (emu_shared_lock(&emu_g.control->lock, EMU_LOCK_TIMEOUT_S * 1000) == EMU_SHARED_NOT) {
+        emu_message("the control segment of job \"%s\" stayed locked for %d s", emu_g.job, EMU_LOCK_TIMEOUT_S);
         return false;
     }
     return true;
@@ -50,7 +39,7 @@ bool emu_control_lock(void)
 
 void emu_control_unlock(void)
 {
-    pthread_mutex_unlock(&emu_g.control->mutex);
+    emu_shared_unlock(&emu_g.control->lock);
 }
 
 void emu_vcq_gone(const struct emu_vcq *vcq)
@@ -141,7 +130,7 @@ static int control_map(int fd)
     if (fstat(fd, &st)) {
         return -1;
     }
-    if (st.st_size != (off_t)sizeof(*c)) {
+    if ((st.st_size != (off_t)sizeof(*c)) || !emu_memfd_stays(fd)) {
         return -2;
     }
     c = emu_map_unlocked(sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
@@ -216,17 +205,6 @@ static bool has_left(int conn)
     return (poll(&p, 1, 0) < 0) || (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-void emu_robust_mutex(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attr;
-
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
 static int control_create(void)
 {
     struct emu_control *c;
@@ -243,7 +221,6 @@ static int control_create(void)
         close(fd);
         return -1;
     }
-    emu_robust_mutex(&c->mutex);
     c->version = EMU_SHM_VERSION;
     c->uid     = geteuid();
     c->size    = sizeof(*c);

@@ -54,14 +54,12 @@ void emu_doorbell_bind(struct emu_vcq *vcq, uint32_t stag, const struct emu_vma 
     uint64_t              in_page = vma->file_off % EMU_SHM_PAGE;
     uint32_t              length;
     void                 *map;
-    int                   seals;
 
     if (emu_likely(strncmp(vma->path, MAPPED_NAME, sizeof(MAPPED_NAME) - 1) != 0)) {
         return;
     }
-    seals = fcntl(fd, F_GET_SEALS);
     if ((vcq->bell != NULL) || (vcq->session != NULL) || (size < sizeof(*page)) ||
-        (vma->file_off % _Alignof(struct tofu_doorbell) != 0) || (seals < 0) || !(seals & F_SEAL_SHRINK) ||
+        (vma->file_off % _Alignof(struct tofu_doorbell) != 0) || !emu_memfd_stays(fd) ||
         fstat(fd, &st) || ((uint64_t)st.st_size < vma->file_off + sizeof(*page)) ||
         !emu_fence_reaches_all()) {
         return;

@@ -10,6 +10,7 @@
  * handler is not installed for them.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_vma.h"
 
 #include <fcntl.h>
@@ -67,9 +68,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 void emu_fault_guard(int fd, void *base, uint64_t size)
 {
     static bool installed;
-    int         seals = fcntl(fd, F_GET_SEALS);
 
-    if ((seals >= 0) && (seals & F_SEAL_SHRINK)) {
+    if (emu_memfd_stays(fd)) {
         return;
     }
     if (!installed) {

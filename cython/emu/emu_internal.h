@@ -6,7 +6,7 @@
  * segments, peer processes.  A thread-safe VCQ has a lock of its own around
  * posting, polling and registration; emu_g.mem_lock keeps registrations still
  * while the service thread uses one.  Lock order: VCQ, mem_lock, emu_g.lock, the
- * job's robust mutex, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise
+ * job's lock in shared memory, that of emu_rehome_hold.  Nothing on the data path takes a lock otherwise
  * (but for ARMW on private memory, emu_armw_private.c: those two locks are only tried, or waited for
  * a second, and no other is taken with them).
  */
@@ -99,7 +99,8 @@ struct emu_peer_seg { /* a peer's memfd, mapped here */
 struct emu_peer_mapping { /* all that was ever made of them */
     void                    *base;
     uint64_t                size;
-    uint64_t                room; /* of the addresses for moved memory */
+    uint64_t                room; /* of the addresses that such may take */
+    bool                    moved;
     uint64_t                dev, ino; /* of the file; 0, 0: it was let go */
     uint32_t                index; /* which emu_peer_seg had it last */
     bool                    writable;
@@ -291,6 +292,7 @@ struct emu_vcq {
     uint32_t             lanes_given; /* as many of them were answered */
 
     /* STags: free list and lookup by (addr, size, flags) */
+    struct emu_stag      *stags_shown; /* what peers see of `stags`, and can write */
     uint32_t             *stag_next; /* free list / hash chain */
     uint32_t             stag_free, stag_fresh;
     uint32_t             *stag_hash;
@@ -350,6 +352,8 @@ struct emu_global {
     pthread_t               service;
     _Atomic bool            service_running;
     pthread_mutex_t         mem_lock; /* registrations against the service thread */
+    struct emu_seg          seg[EMU_MAX_SEGS]; /* ours; what peers read of them, they can write */
+    uint32_t                seg_high;          /* lock */
 };
 extern struct emu_global emu_g;
 

@@ -218,8 +218,6 @@ static int segment_create(void)
         emu_message("can't map the process segment: %s", strerror(errno));
         return -1;
     }
-    emu_robust_mutex(&emu_g.shm->armw_lock);
-    emu_robust_mutex(&emu_g.shm->stand_in);
     emu_g.shm->version         = EMU_SHM_VERSION;
     emu_g.shm->lane_entries    = emu_g.env.lane_entries;
     emu_g.shm->session_entries = emu_g.env.mrq_entries_session;
@@ -277,14 +275,16 @@ static void forget(void)
     close_fd(&emu_g.listen_fd, ours);
     close_fd(&emu_g.wake_fd, ours);
     close_fd(&emu_g.self_mem_fd, ours);
-    for (unsigned i = 0; (emu_g.shm != NULL) && (i < atomic_load(&emu_g.shm->seg_high)); i++) {
-        struct emu_seg seg = emu_g.shm->seg[i]; /* the parent's, which goes on with it */
-        struct stat    st;
+    for (unsigned i = 0; i < emu_g.seg_high; i++) {
+        const struct emu_seg *seg = &emu_g.seg[i]; /* the parent's, which goes on with it */
+        struct stat           st;
 
-        if ((seg.gen & 1) && !fstat(seg.fd, &st) && (st.st_dev == seg.dev) && (st.st_ino == seg.ino)) {
-            close(seg.fd);
+        if ((atomic_load(&seg->gen) & 1) && !fstat(seg->fd, &st) && (st.st_dev == seg->dev) && (st.st_ino == seg->ino)) {
+            close(seg->fd);
         }
     }
+    memset(emu_g.seg, 0, emu_g.seg_high * sizeof(*emu_g.seg));
+    emu_g.seg_high = 0;
     if (emu_g.control != NULL) {
         munmap(emu_g.control, sizeof(*emu_g.control));
         emu_g.control = NULL;
@@ -326,6 +326,7 @@ static void fork_child(void)
 {
     emu_rehome_fork_child(); /* first of all: until then what it writes is its parent's */
     emu_unlock(&emu_g.lock); /* of the one thread that there is, which took them */
+    emu_shared_lock_fork_child();
     emu_threads_forget();
     emu_last_thread_forked();
     emu_wire_forget();

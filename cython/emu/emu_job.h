@@ -23,13 +23,20 @@ void emu_file_size_begin(struct emu_file_size *f);
 void emu_file_size_end(const struct emu_file_size *f);
 /* A sealed memfd: nobody can shrink it under a mapping.  -1: errno says why not */
 int emu_memfd(const char *name, uint64_t size);
+/* emu_shared_lock.c: locks in shared memory.  OF_DEAD: its holder has ended in the middle; NOT: not now, or not
+ * within so long. */
+enum emu_shared_got { EMU_SHARED_NOT, EMU_SHARED_GOT, EMU_SHARED_GOT_OF_DEAD };
+enum emu_shared_got emu_shared_try(struct emu_shared_lock *l);
+enum emu_shared_got emu_shared_lock(struct emu_shared_lock *l, unsigned ms);
+void                emu_shared_unlock(struct emu_shared_lock *l);
+void                emu_shared_lock_fork_child(void);
+bool emu_memfd_stays(int fd); /* nobody can make it shorter */
 void *emu_map_unlocked(size_t size, int prot, int fd, off_t off); /* shared, whatever mlockall said; or MAP_FAILED */
 /* emu_control.c: find a member of the job and take its control segment, or make one (job lock
  * held).  0: emu_g.control is mapped; -1: errno may say why not. */
 int emu_control_open(void);
 #define EMU_LOCK_TIMEOUT_S 10 /* for the job's lock, and its control segment's */
 /* Between processes; who finds its holder dead has it, too. */
-void emu_robust_mutex(pthread_mutex_t *mutex);
 /* Lock the job's control segment; repairs what a dead holder left.  false: a
  * holder that lives but does not run kept it for seconds. */
 bool emu_control_lock(void);
@@ -56,6 +63,7 @@ bool emu_slot_alive(const struct emu_proc_slot *slot);
 /* It is, and has not executed another program: its segment is among its descriptors, which can be seen. */
 bool emu_slot_seen(const struct emu_proc_slot *slot);
 uint64_t emu_start_time(pid_t pid);
+bool emu_thread_ended(pid_t tid, uint32_t began); /* began: of its start time; 0: that is not known */
 /* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
 bool emu_first_thread_ended(pid_t pid);
 bool emu_own_first_thread_ended(void); /* that of this process; looks */

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,15 +35,17 @@ int emu_mem_init(struct emu_vcq *vcq)
 {
     uint64_t off = EMU_STAGS_OFF + vcq->index * EMU_STAGS_SIZE;
 
-    vcq->stags = emu_segment_map(emu_g.seg_fd, off, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE);
-    if (vcq->stags == MAP_FAILED) {
-        vcq->stags = NULL;
-        return UTOFU_ERR_OUT_OF_MEMORY;
+    vcq->stags       = emu_map_unlocked(EMU_STAGS_SIZE, PROT_READ | PROT_WRITE, -1, 0);
+    vcq->stags_shown = emu_segment_map(emu_g.seg_fd, off, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE);
+    vcq->stags       = (vcq->stags == MAP_FAILED) ? NULL : vcq->stags;
+    vcq->stags_shown = (vcq->stags_shown == MAP_FAILED) ? NULL : vcq->stags_shown;
+    if ((vcq->stags == NULL) || (vcq->stags_shown == NULL)) {
+        return UTOFU_ERR_OUT_OF_MEMORY; /* the caller ends with emu_mem_fini */
     }
     vcq->stag_next = malloc(EMU_NUM_STAGS * sizeof(*vcq->stag_next));
     vcq->stag_hash = malloc(STAG_HASH_SIZE * sizeof(*vcq->stag_hash));
     if ((vcq->stag_next == NULL) || (vcq->stag_hash == NULL)) {
-        return UTOFU_ERR_OUT_OF_MEMORY; /* the caller ends with emu_mem_fini */
+        return UTOFU_ERR_OUT_OF_MEMORY;
     }
     memset(vcq->stag_hash, 0xff, STAG_HASH_SIZE * sizeof(*vcq->stag_hash));
     vcq->stag_free  = vcq->rehome_stag = STAG_NONE;
@@ -111,15 +114,31 @@ static int find_file(const struct emu_vma *vma, bool writable)
     return fd;
 }
 
+/* To peers.  An odd generation tells them that the rest is there. */
+static void seg_show(unsigned index)
+{
+    const struct emu_seg *seg   = &emu_g.seg[index];
+    struct emu_seg       *shown = &emu_g.shm->seg[index];
+    uint32_t              gen   = atomic_load(&seg->gen);
+
+    if (gen & 1) {
+        shown->fd       = seg->fd;
+        shown->dev      = seg->dev;
+        shown->ino      = seg->ino;
+        shown->writable = seg->writable;
+    }
+    atomic_store(&shown->gen, gen);
+}
+
 /* The index of the segment for a shared mapping, one reference taken; -1: peers
  * can't map it */
 static int seg_get(const struct emu_vma *vma, bool writable)
 {
-    struct emu_seg *seg = emu_g.shm->seg;
+    struct emu_seg *seg = emu_g.seg;
     int             index = -1, fd;
 
     emu_lock(&emu_g.lock);
-    for (unsigned i = 0; i < atomic_load(&emu_g.shm->seg_high); i++) {
+    for (unsigned i = 0; i < emu_g.seg_high; i++) {
         bool used = atomic_load(&seg[i].gen) & 1;
 
         if (used && (seg[i].dev == vma->dev) && (seg[i].ino == vma->ino) && (seg[i].writable || !writable)) {
@@ -131,8 +150,8 @@ static int seg_get(const struct emu_vma *vma, bool writable)
             index = (int)i;
         }
     }
-    if ((index < 0) && (atomic_load(&emu_g.shm->seg_high) < EMU_MAX_SEGS)) {
-        index = (int)atomic_fetch_add(&emu_g.shm->seg_high, 1);
+    if ((index < 0) && (emu_g.seg_high < EMU_MAX_SEGS)) {
+        index = (int)emu_g.seg_high++;
     }
     fd = (index < 0) ? -1 : find_file(vma, writable);
     if (fd < 0) {
@@ -144,6 +163,7 @@ static int seg_get(const struct emu_vma *vma, bool writable)
         seg[index].refs     = 1;
         seg[index].writable = writable;
         atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */
+        seg_show((unsigned)index);
     }
     emu_unlock(&emu_g.lock);
     return index;
@@ -151,13 +171,14 @@ static int seg_get(const struct emu_vma *vma, bool writable)
 
 static void seg_put(uint32_t index)
 {
-    struct emu_seg *seg = &emu_g.shm->seg[index];
+    struct emu_seg *seg = &emu_g.seg[index];
 
     emu_lock(&emu_g.lock);
     if (--seg->refs == 0) {
         struct stat st;
 
         atomic_fetch_add(&seg->gen, 1);
+        seg_show(index);
         /* the program may have closed it, and opened something else */
         if (!fstat(seg->fd, &st) && (st.st_dev == seg->dev) && (st.st_ino == seg->ino)) {
             close(seg->fd);
@@ -185,6 +206,19 @@ static void stag_write_begin(struct emu_stag *e)
 static void stag_write_end(struct emu_stag *e)
 {
     atomic_store_explicit(&e->seq, atomic_load_explicit(&e->seq, memory_order_relaxed) + 1, memory_order_release);
+}
+
+/* To peers, what has been written.  (What they make of the sequence is not taken over.) */
+static void stag_show(const struct emu_vcq *vcq, uint32_t stag)
+{
+    const struct emu_stag *e     = &vcq->stags[stag];
+    struct emu_stag       *shown = &vcq->stags_shown[stag];
+    const size_t           rest  = offsetof(struct emu_stag, flags);
+
+    atomic_store_explicit(&shown->seq, atomic_load_explicit(&e->seq, memory_order_relaxed) - 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memcpy((char *)shown + rest, (const char *)e + rest, sizeof(*e) - rest);
+    atomic_store_explicit(&shown->seq, atomic_load_explicit(&e->seq, memory_order_relaxed), memory_order_release);
 }
 
 /* The segment of a window that is most of [addr, addr + size), as seg_get */
@@ -271,17 +305,18 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     e->kind  = (seg < 0) ? EMU_MEM_PRIVATE : (home < 0) ? EMU_MEM_SHARED : EMU_MEM_MOVED;
     if (seg >= 0) {
         e->seg     = (uint32_t)seg;
-        e->seg_gen = atomic_load(&emu_g.shm->seg[seg].gen);
+        e->seg_gen = atomic_load(&emu_g.seg[seg].gen);
         e->head    = (uint16_t)(w.begin - (uintptr_t)addr);
         e->tail    = (uint16_t)((uintptr_t)addr + size - w.end);
         e->seg_off = w.off - e->head;
     }
     stag_write_end(e);
+    stag_show(vcq, stag);
     if ((vcq->stats != NULL) && !said) {
         emu_stats_registered(vcq, (enum emu_mem_kind)e->kind, why);
     }
     if ((seg >= 0) && (home < 0)) {
-        emu_doorbell_bind(vcq, stag, &vma, emu_g.shm->seg[seg].fd, size);
+        emu_doorbell_bind(vcq, stag, &vma, emu_g.seg[seg].fd, size);
     }
     return UTOFU_SUCCESS;
 }
@@ -308,8 +343,9 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     e->high  = 0;
     e->begin = e->end = 0;
     stag_write_end(e);
+    stag_show(vcq, stag);
     if (shared) {
-        home = emu_rehome_of(emu_g.shm->seg[seg].dev, emu_g.shm->seg[seg].ino, shown);
+        home = emu_rehome_of(emu_g.seg[seg].dev, emu_g.seg[seg].ino, shown);
         seg_put(seg);
     }
     emu_rehome_put(home, addr, size);
@@ -327,6 +363,10 @@ void emu_mem_fini(struct emu_vcq *vcq)
         emu_unlock(&emu_g.mem_lock);
         munmap(vcq->stags, EMU_STAGS_SIZE);
         vcq->stags = NULL;
+    }
+    if (vcq->stags_shown != NULL) {
+        munmap(vcq->stags_shown, EMU_STAGS_SIZE);
+        vcq->stags_shown = NULL;
     }
     free(vcq->stag_next);
     free(vcq->stag_hash);

@@ -54,10 +54,19 @@ int emu_memfd(const char *name, uint64_t size)
     return fd;
 }
 
-/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's. */
+bool emu_memfd_stays(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return (seals >= 0) && (seals & F_SEAL_SHRINK);
+}
+
+/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's.  fd -1: no file,
+ * private. */
 void *emu_map_unlocked(size_t size, int prot, int fd, off_t off)
 {
-    void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, off);
+    int   flags = (fd < 0) ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    void *base  = mmap(NULL, size, PROT_NONE, flags | MAP_NORESERVE, fd, off);
 
     if (base != MAP_FAILED) {
         munlock(base, size);

@@ -252,7 +252,7 @@ EMU_INLINE bool put_is_in_place(const struct emu_stag *l, uint64_t from, const s
     if ((l->kind != EMU_MEM_SHARED) || (r->seg >= EMU_MAX_SEGS)) {
         return false;
     }
-    ours   = &emu_g.shm->seg[l->seg];
+    ours   = &emu_g.seg[l->seg];
     theirs = &peer->proc->shm->seg[r->seg]; /* what was mapped, as long as the registration is */
     mapped = &peer->proc->segs[r->seg];
     /* in the file, which is mapped whole; not within it: another mapping of it came later */

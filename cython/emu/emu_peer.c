@@ -50,7 +50,7 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
     struct stat              st;
 
     for (p = emu_g.procs; p != NULL; p = p->next) {
-        if ((p->slot == slot) && (p->gen == gen)) {
+        if ((p->slot == slot) && ((p->gen == gen) || p->self)) { /* what others write there does not end this process */
             return atomic_load(&p->dead) ? NULL : p;
         }
         if (p->slot == slot) {
@@ -81,7 +81,7 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
         p->seg_fd = emu_fd_keep(emu_peer_fd(p, s->seg_fd, O_RDWR));
         /* the descriptor must be that segment, and the segment one of ours */
         if ((p->seg_fd < 0) || fstat(p->seg_fd, &st) || (st.st_dev != s->seg_dev) || (st.st_ino != s->seg_ino) ||
-            ((uint64_t)st.st_size < EMU_STAGS_OFF)) {
+            ((uint64_t)st.st_size < EMU_STAGS_OFF) || !emu_memfd_stays(p->seg_fd)) {
             goto err_free;
         }
         p->shm = emu_map_unlocked(EMU_STAGS_OFF, PROT_READ | PROT_WRITE, p->seg_fd, 0);
@@ -138,7 +138,7 @@ bool emu_peer_process_alive(const struct emu_peer_process *p)
  * The first who notices does it for all peers, unless its slot was given away already. */
 void emu_peer_process_lost(struct emu_peer_process *p)
 {
-    if (atomic_exchange(&p->dead, true)) {
+    if (p->self || atomic_exchange(&p->dead, true)) {
         return;
     }
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {

@@ -40,14 +40,15 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
 }
 
 /* Files are mapped whole, or those of moved memory, which are large, and sparse, by parts from the beginning: these
- * are not to take more than a quarter of the addresses, which end not far above the stack (lock held). */
-static uint64_t room_taken;
+ * are not to take more than a quarter of the addresses, which end not far above the stack, nor those of the program
+ * another quarter, as they may be sparse, too (lock held). */
+static uint64_t room_taken[2]; /* moved */
 
-static bool room_for(uint64_t size)
+static bool room_for(uint64_t size, bool moved)
 {
     char here;
 
-    return (size <= UINT64_MAX / 8) && (room_taken + size <= (uintptr_t)&here / 4);
+    return (size <= UINT64_MAX / 8) && (room_taken[moved] + size <= (uintptr_t)&here / 4);
 }
 
 void emu_peer_unmap(struct emu_peer_process *p)
@@ -56,7 +57,7 @@ void emu_peer_unmap(struct emu_peer_process *p)
         struct emu_peer_mapping *m = p->mappings;
 
         p->mappings = m->next;
-        room_taken -= m->room;
+        room_taken[m->moved] -= m->room;
         emu_fault_unguard(m->base);
         munmap(m->base, m->size);
         free(m);
@@ -91,7 +92,7 @@ static void mapping_let_go(struct emu_peer_process *p, uint32_t index, const voi
     emu_fault_unguard(m->base);
     if (mmap(m->base, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
              0) != MAP_FAILED) {
-        room_taken -= m->room;
+        room_taken[m->moved] -= m->room;
         m->room = m->dev = m->ino = 0;
     }
 }
@@ -105,7 +106,7 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
     void                    *base;
 
     size = (moved && (part < size)) ? part : size;
-    m    = (moved && !room_for(size)) ? NULL : malloc(sizeof(*m));
+    m    = room_for(size, moved) ? malloc(sizeof(*m)) : NULL;
 
     if (m == NULL) {
         return NULL;
@@ -117,13 +118,14 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
     }
     *m          = (struct emu_peer_mapping){.base     = base,
                                             .size     = size,
-                                            .room     = moved ? size : 0,
+                                            .room     = size,
+                                            .moved    = moved,
                                             .dev      = st->st_dev,
                                             .ino      = st->st_ino,
                                             .writable = writable,
                                             .next     = p->mappings};
     p->mappings = m;
-    room_taken += m->room;
+    room_taken[moved] += m->room;
     emu_fault_guard(fd, base, size);
     madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
     return m;
@@ -223,6 +225,26 @@ static struct emu_region *region_page(struct emu_peer *peer, uint32_t stag)
     return *page;
 }
 
+/* Of a VCQ of this process: not what peers can write.  false: it is gone. */
+static bool own_stag(const struct emu_peer *peer, uint32_t stag, struct emu_stag *copy)
+{
+    const struct emu_vcq *vcq;
+    uint32_t              seq = 1;
+
+    emu_lock(&emu_g.lock); /* it is not freed meanwhile */
+    vcq = emu_g.vcq[peer->vcq];
+    while ((vcq != NULL) && (vcq->gen == peer->gen) && (seq & 1)) {
+        const struct emu_stag *e = &vcq->stags[stag];
+
+        seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+        memcpy(copy, e, sizeof(*copy));
+        atomic_thread_fence(memory_order_acquire);
+        seq = (atomic_load_explicit(&e->seq, memory_order_relaxed) == seq) ? seq : 1;
+    }
+    emu_unlock(&emu_g.lock);
+    return !(seq & 1);
+}
+
 int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_p)
 {
     struct emu_stag   *e    = &peer->stags[stag], copy;
@@ -237,7 +259,11 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
 
     for (int spin = 0;; spin++) {
         seq = atomic_load_explicit(&e->seq, memory_order_acquire);
-        memcpy(&copy, e, sizeof(copy));
+        if (!peer->proc->self) {
+            memcpy(&copy, e, sizeof(copy));
+        } else if (!own_stag(peer, stag, &copy)) {
+            return UTOFU_ERR_MRQ_PEER;
+        }
         atomic_thread_fence(memory_order_acquire);
         if (!(seq & 1) && (atomic_load_explicit(&e->seq, memory_order_relaxed) == seq)) {
             break;

@@ -18,8 +18,10 @@
 
 /* What the kernel says of a process.  Asked of its first thread, because emulators
  * of other processors answer for /proc/PID/stat of their own process themselves. */
+#define EXITING 4u /* PF_EXITING: it runs no instruction of its program any more */
 struct process_stat {
     char     state;
+    unsigned flags; /* the kernel's: EXITING */
     long     threads;
     uint64_t start; /* clock ticks since boot */
 };
@@ -55,6 +57,7 @@ static bool process_stat(pid_t pid, struct process_stat *stat_p)
         return false;
     }
     stat_p->state   = *fields[3];
+    stat_p->flags   = (unsigned)strtoul(fields[9], NULL, 10);
     stat_p->threads = strtol(fields[20], NULL, 10);
     stat_p->start   = strtoull(fields[22], NULL, 10);
     return true;
@@ -65,6 +68,17 @@ uint64_t emu_start_time(pid_t pid)
     struct process_stat stat;
 
     return process_stat(pid, &stat) ? stat.start : 0;
+}
+
+bool emu_thread_ended(pid_t tid, uint32_t began)
+{
+    struct process_stat stat;
+
+    if (process_stat(tid, &stat)) {
+        /* before others see that its descriptors are closed it is EXITING, and 'Z' only after that */
+        return (stat.state == 'Z') || (stat.state == 'X') || (stat.flags & EXITING) || ((began != 0) && ((uint32_t)stat.start != began));
+    }
+    return (tid <= 0) || (kill(tid, 0) && (errno == ESRCH));
 }
 
 bool emu_process_stopped(pid_t pid)

@@ -45,8 +45,8 @@ static int servable_fd(int32_t fd)
     if ((fd >= 0) && ((fd == emu_g.seg_fd) || (fd == emu_g.control_fd))) {
         return fd;
     }
-    for (unsigned i = 0; i < atomic_load(&emu_g.shm->seg_high); i++) {
-        if ((atomic_load(&emu_g.shm->seg[i].gen) & 1) && (emu_g.shm->seg[i].fd == fd)) {
+    for (unsigned i = 0; i < EMU_MAX_SEGS; i++) { /* without the lock: who asks for it has read what was shown */
+        if ((atomic_load(&emu_g.seg[i].gen) & 1) && (emu_g.seg[i].fd == fd)) {
             return fd;
         }
     }
@@ -129,6 +129,13 @@ static void connection_lost(struct emu_peer_process *p)
     pthread_mutex_unlock(&emu_g.lock);
 }
 
+static bool told_to_stop(void)
+{
+    uint64_t count;
+
+    return (read(emu_g.wake_fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) && (count >= ((uint64_t)1 << 32));
+}
+
 struct watched {
     struct emu_peer_process *proc; /* NULL: a connection of a peer to us */
 };
@@ -206,16 +213,14 @@ static void *service_main(void *arg)
                 pause(); /* nothing to do any more, but threads are counted (emu_rehome_may.c) */
             }
         }
-        if (ready < 0) {
-            rest(); /* more descriptors than a limit that was lowered since, say: it may be raised again */
+        if (ready < 0) { /* more descriptors than a limit that was lowered since, say: it may be raised again */
+            stop = told_to_stop();
+            rest();
             continue;
         }
         emu_relay_reap();
         if (fds[0].revents) {
-            uint64_t count;
-            if (read(emu_g.wake_fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
-                stop = count >= ((uint64_t)1 << 32);
-            }
+            stop = told_to_stop();
         }
         for (unsigned i = 2; i < n; i++) {
             struct emu_peer_process *p = what[i].proc;

@@ -45,14 +45,12 @@ static void repair(struct emu_session *s)
 
 bool emu_session_try_lock(struct emu_session *s)
 {
-    int ret = pthread_mutex_trylock(&s->lock);
+    enum emu_shared_got got = emu_shared_try(&s->lock);
 
-    if (ret == EOWNERDEAD) {
-        pthread_mutex_consistent(&s->lock);
+    if (got == EMU_SHARED_GOT_OF_DEAD) {
         repair(s);
-        ret = 0;
     }
-    return ret == 0;
+    return got != EMU_SHARED_NOT;
 }
 
 /* The owner waits for a carrier, but not for ever for one that is stopped. */
@@ -72,23 +70,13 @@ static bool lock_for_good(struct emu_session *s)
 int emu_session_init(struct emu_vcq *vcq)
 {
     uint64_t            size = EMU_SESSION_SIZE(emu_g.env.mrq_entries_session);
-    pthread_mutexattr_t attr;
     struct emu_session *s;
 
     s = emu_segment_map(emu_g.seg_fd, EMU_SESSIONS_OFF + vcq->index * size, size, PROT_READ | PROT_WRITE);
     if (s == MAP_FAILED) {
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    /* The lock is made once: a carrier for the VCQ that had this index before may
-     * still try it. */
-    if (!s->made) {
-        pthread_mutexattr_init(&attr);
-        pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-        pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-        pthread_mutex_init(&s->lock, &attr);
-        pthread_mutexattr_destroy(&attr);
-        s->made = 1;
-    }
+    /* a carrier for the VCQ that had this index before may still have it */
     if (!lock_for_good(s)) {
         munmap(s, size);
         return UTOFU_ERR_OUT_OF_RESOURCE;
@@ -102,7 +90,7 @@ int emu_session_init(struct emu_vcq *vcq)
     atomic_store(&s->mrq_written, 0);
     atomic_store(&s->mrq_read, 0);
     memset(s->lane, 0, sizeof(s->lane));
-    pthread_mutex_unlock(&s->lock);
+    emu_shared_unlock(&s->lock);
     vcq->session = s;
     return UTOFU_SUCCESS;
 }
@@ -115,7 +103,7 @@ void emu_session_close(struct emu_vcq *vcq)
 
     /* who takes the lock after us sees that the VCQ is gone */
     if (lock_for_good(s)) {
-        pthread_mutex_unlock(&s->lock);
+        emu_shared_unlock(&s->lock);
     }
     for (unsigned i = 0; (i < EMU_SESSION_LANES) && (s->lane[i].target != 0); i++) {
         struct emu_peer *target;
@@ -245,7 +233,7 @@ bool emu_session_idle(struct emu_vcq *vcq)
     if (!emu_session_try_lock(vcq->session)) {
         return false;
     }
-    pthread_mutex_unlock(&vcq->session->lock);
+    emu_shared_unlock(&vcq->session->lock);
     emu_session_start(vcq); /* somebody may have found the lock taken by us */
     return true;
 }

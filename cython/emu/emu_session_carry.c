@@ -364,7 +364,7 @@ static void run(struct emu_vcq *via, struct emu_peer *work)
             /* nobody is at one while we have the lock, unless somebody else wrote that */
             bool sound = atomic_load(&s->started) == atomic_load(&s->claimed);
 
-            pthread_mutex_unlock(&s->lock);
+            emu_shared_unlock(&s->lock);
             if (!sound || !may_go_on(owner)) {
                 break;
             }

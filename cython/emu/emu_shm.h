@@ -6,7 +6,7 @@
  *
  *   control segment, one per job          process segment, one per process
  *   +---------------------------+         +------------------------------+
- *   | header, robust mutex      |         | header, ARMW mailbox         |
+ *   | header, a lock            |         | header, ARMW mailbox         |
  *   | process slots             |         | VCQ blocks                   |
  *   | nodes: CQs, VCQ -> owner  |         | shared memfds ("segments")   |
  *   | VCQ generations           |         | STag table of each VCQ       |
@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  14u
+#define EMU_SHM_VERSION  15u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -160,13 +160,18 @@ struct emu_clock {
     char             pad[EMU_LINE - 8 * (2 * EMU_NUM_TNIS + EMU_NUM_LINKS + 2)];
 };
 
+/* emu_shared_lock.c.  All zero: nobody has it. */
+struct emu_shared_lock {
+    _Atomic uint64_t word; /* the thread that has it */
+};
+
 struct emu_control {
     uint64_t             magic;
     uint32_t             version;
     uint32_t             uid;
     uint64_t             size;
     char                 job[72];
-    pthread_mutex_t      mutex; /* robust, process-shared; creation paths only */
+    struct emu_shared_lock lock; /* creation paths only */
     struct emu_proc_slot slot[EMU_MAX_PROCS];
     struct emu_node      node[EMU_MAX_NODES];
     struct emu_clock     clock[EMU_MAX_NODES];
@@ -314,16 +319,15 @@ struct emu_process {
     int32_t              pid;
     uint64_t             size;
     _Atomic uint32_t     lanes; /* lanes ever used: 0 .. lanes - 1 are worth a look */
-    _Atomic uint32_t     seg_high;
     uint32_t             lane_entries;    /* of ring B of every lane: the larger MRQ's */
     uint32_t             session_entries; /* of the MRQ of a session-mode VCQ */
     _Atomic uint32_t     lane_turn;    /* where senders look for one that is free again: goes round */
     _Atomic uint32_t     lanes_wanted; /* times that a sender found hardly any, or none */
-    /* robust, process-shared; ARMW on private memory (emu_armw_private.c): */
-    pthread_mutex_t      armw_lock; /* this process at it, or who stands in while it is stopped */
-    pthread_mutex_t      stand_in;  /* one of these at a time; before armw_lock */
+    /* ARMW on private memory (emu_armw_private.c): */
+    struct emu_shared_lock armw_lock; /* this process at it, or who stands in while it is stopped */
+    struct emu_shared_lock stand_in;  /* one of these at a time; before armw_lock */
     _Atomic uint32_t     held;      /* its threads stand still for a moment, by its own doing (emu_stop.c) */
-    char                 pad[EMU_LINE - 52 - 2 * sizeof(pthread_mutex_t)];
+    char                 pad[EMU_LINE - 52 - 2 * sizeof(struct emu_shared_lock)];
     struct emu_mailbox   mailbox[EMU_MAILBOXES];
     struct emu_vcq_block vcq[EMU_MAX_VCQS];
     struct emu_seg       seg[EMU_MAX_SEGS];
@@ -364,18 +368,17 @@ struct emu_session_lane {
 #define EMU_SESSION_LANES 1024u
 
 struct emu_session {
-    pthread_mutex_t  lock;     /* robust, process-shared; only ever tried */
+    struct emu_shared_lock lock; /* only ever tried */
     _Atomic uint64_t credits;  /* sum of the SPSs that arrived */
     _Atomic uint64_t posted;   /* descriptors that the owner appended */
     _Atomic uint64_t claimed;  /* a carrier began with so many of them ... */
     _Atomic uint64_t started;  /* ... and ended with so many */
     _Atomic uint64_t tcq_read; /* TCQ entries that the owner read or skipped */
     _Atomic uint64_t mrq_written, mrq_read;
-    uint64_t         made;     /* the lock exists: it stays when VCQs come and go */
     _Atomic uint64_t step;     /* how far the operation under way got: emu_session.h */
     uint64_t         lane_before, local_before, credit_before;
     int64_t          outcome; /* of which the local notice is */
-    char             pad[2 * EMU_LINE - sizeof(pthread_mutex_t) - 104];
+    char             pad[2 * EMU_LINE - sizeof(struct emu_shared_lock) - 96];
     struct emu_session_lane   lane[EMU_SESSION_LANES];
     struct emu_session_slot   toq[EMU_SESSION_TOQ];
     struct emu_session_notice mrq[]; /* session_entries */
