@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOKS        512u
@@ -18,7 +19,10 @@
 #define WINDOWS      8u  /* at most */
 #define AGREE        0.25 /* two windows do, when their ways differ by this part of the shorter one */
 #define MEASURE_NS   100000000u /* no window begins later: two threads may have to share a CPU */
+#define GIVE_UP_NS   1000000000u /* the first samples have not come: others in the job wait for this process */
 #define FLOOR_MAX_NS 500 /* two CPUs are never farther apart than this */
+#define PLACE_NS     50000 /* between two looks whether the other thread has begun */
+#define PLACE_TRIES  10000u
 #define LINES        32u
 #define REST_NS      600u /* between two stores: who waits for a put has looked for so long, too */
 
@@ -83,10 +87,15 @@ static uint64_t look_takes(void)
     return sample[LOOKS / 4];
 }
 
-static void wait_back(uint64_t w)
+/* false: it takes too long.  The clock is looked at seldom: that takes time, too. */
+static bool wait_back(uint64_t w, uint64_t give_up)
 {
-    while (atomic_load_explicit(&pingpong.back[w % LINES].word, memory_order_acquire) != w) {
+    for (unsigned n = 1; atomic_load_explicit(&pingpong.back[w % LINES].word, memory_order_acquire) != w; n++) {
+        if ((n % 4096 == 0) && (emu_ticks() >= give_up)) {
+            return false;
+        }
     }
+    return true;
 }
 
 /* What was measured of each line, in a window */
@@ -118,17 +127,26 @@ static struct lower samples_lower(struct samples *s, double part)
     return sum;
 }
 
+/* When no window begins any more, when there has to be something, and whether there was not */
+struct limit {
+    uint64_t end, give_up;
+    bool     gave_up;
+};
+
 /* There and back, with two looks at the clock.  w: the next store */
-static void turns(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
+static void turns(struct samples *s, uint64_t *w, uint64_t ticks, struct limit *l)
 {
-    for (unsigned n = 0; (n < TURNS) && ((s->n == 0) || (emu_ticks() < end)); n++, s->n++) {
+    for (unsigned n = 0; (n < TURNS) && ((s->n == 0) || (emu_ticks() < l->end)); n++, s->n++) {
         for (unsigned i = 0; i < LINES; i++, (*w)++) {
             uint64_t t, took;
 
             rest(ticks);
             t = emu_ticks();
             atomic_store_explicit(&pingpong.there[*w % LINES].word, *w, memory_order_release);
-            wait_back(*w);
+            if (!wait_back(*w, l->give_up)) {
+                l->gave_up = true;
+                return;
+            }
             took             = emu_ticks() - t;
             t                = atomic_load_explicit(&pingpong.back[*w % LINES].rested, memory_order_relaxed);
             s->took[i][s->n] = (took > t) ? took - t : 0;
@@ -137,21 +155,24 @@ static void turns(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
 }
 
 /* A probe on lines that the other CPU looks at */
-static void probes(struct samples *s, uint64_t *w, uint64_t ticks, uint64_t end)
+static void probes(struct samples *s, uint64_t *w, uint64_t ticks, struct limit *l)
 {
-    for (unsigned n = 0; (n < PROBES) && (emu_ticks() < end); n++, s->n++) {
+    for (unsigned n = 0; (n < PROBES) && (emu_ticks() < l->end); n++, s->n++) {
         for (unsigned i = 0; i < LINES; i++, (*w)++) {
             rest(ticks);
             s->took[i][s->n] = emu_way_probe((void *)&pingpong.there[*w % LINES].word);
             rest(ticks);
             atomic_store_explicit(&pingpong.there[*w % LINES].word, *w, memory_order_release);
-            wait_back(*w);
+            if (!wait_back(*w, l->give_up)) {
+                l->gave_up = true;
+                return;
+            }
         }
     }
 }
 
-/* One window: 12 ms or more */
-static struct emu_floor window(uint64_t *w, uint64_t end)
+/* One window: 12 ms or more.  All zero where it was given up before there was anything. */
+static struct emu_floor window(uint64_t *w, struct limit *l)
 {
     static struct samples turned, probed; /* not for a stack; one thread at a time joins a job */
     struct emu_floor      found        = {0, 0};
@@ -160,11 +181,14 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
     double                ticks_per_ns = (double)emu_ticks_of_ns(1000000000u) / 1e9, look = (double)look_takes();
 
     turned.n = probed.n = 0;
-    for (unsigned p = 0; p < PHASES; p++) {
-        turns(&turned, w, ticks, end);
-        if (emu_way_is_by_line()) {
-            probes(&probed, w, ticks, end);
+    for (unsigned p = 0; (p < PHASES) && !l->gave_up; p++) {
+        turns(&turned, w, ticks, l);
+        if (emu_way_is_by_line() && !l->gave_up) {
+            probes(&probed, w, ticks, l);
         }
+    }
+    if (turned.n == 0) {
+        return found;
     }
     way = samples_lower(&turned, emu_floor_waits ? 2. / 3 : 1. / 3);
     found.way = ((emu_floor_waits ? way.average : way.last) - 2 * look) / 2 / ticks_per_ns;
@@ -180,12 +204,16 @@ static struct emu_floor window(uint64_t *w, uint64_t end)
  * are fewer, and may be disturbed in a window that is not: the shortest. */
 static struct emu_floor windows(void)
 {
-    uint64_t         w = 1, begin = emu_ticks(), span = emu_ticks_of_ns(MEASURE_NS);
-    struct emu_floor first = window(&w, begin + span), second = first, next;
+    uint64_t         w = 1, begin = emu_ticks();
+    struct limit     l = {begin + emu_ticks_of_ns(MEASURE_NS), begin + emu_ticks_of_ns(GIVE_UP_NS), false};
+    struct emu_floor first = window(&w, &l), second = first, next;
     double           probe = first.probe;
 
-    for (unsigned n = 1; (n < WINDOWS) && (emu_ticks() - begin < span); n++) {
-        next = window(&w, begin + span);
+    for (unsigned n = 1; (n < WINDOWS) && (emu_ticks() < l.end); n++) {
+        next = window(&w, &l);
+        if (l.gave_up) {
+            break;
+        }
         if (next.way < first.way) {
             second = first;
             first  = next;
@@ -234,10 +262,11 @@ struct emu_floor emu_floor_measure(void)
         return none;
     }
     sched_setaffinity(0, sizeof(just), &just);
-    while (!atomic_load(&pingpong.placed)) {
-        sched_yield();
+    /* asleep: beside a thread that only yields a new one can starve for seconds */
+    for (unsigned n = 0; !atomic_load(&pingpong.placed) && (n < PLACE_TRIES); n++) {
+        nanosleep(&(struct timespec){0, PLACE_NS}, NULL);
     }
-    found = windows();
+    found = atomic_load(&pingpong.placed) ? windows() : none;
     atomic_store(&pingpong.stop, true);
     pthread_join(thread, NULL);
     sched_setaffinity(0, sizeof(mine), &mine);

@@ -373,6 +373,19 @@ void emu_mem_fini(struct emu_vcq *vcq)
     vcq->stag_next = vcq->stag_hash = NULL;
 }
 
+/* A STag that the library chose may be another region's. */
+static void stag_release(struct emu_vcq *vcq, uint32_t stag, unsigned hash)
+{
+    uint32_t *link = &vcq->stag_hash[hash];
+
+    while (*link != stag) {
+        link = &vcq->stag_next[*link];
+    }
+    *link                = vcq->stag_next[stag];
+    vcq->stag_next[stag] = vcq->stag_free;
+    vcq->stag_free       = stag;
+}
+
 /* The STag of a region that all of [at, at + size) is in (UTOFU_EMU_BOUNDS=page) */
 static uint32_t stag_around(const struct emu_vcq *vcq, uintptr_t at, size_t size, unsigned long flags)
 {
@@ -403,14 +416,42 @@ static uint32_t stag_same(const struct emu_vcq *vcq, uintptr_t at, size_t size, 
     return stag;
 }
 
-/* Of a region that is registered: where that can't be asked just now, it is as it was.  (Not inline: what its caller
- * has on its stack is between the program's frame and where memory is moved.) */
-static EMU_NOINLINE int still_accessible(const void *addr, size_t size, unsigned long flags)
+/* Of a region that is registered: where that can't be asked just now, it is as it was.  *moved_p: peers would map
+ * what is not there any more, as the program has released it, and has something else there.  (Not inline: what its
+ * caller has on its stack is between the program's frame and where memory is moved.) */
+static EMU_NOINLINE int still_accessible(const struct emu_stag *e, const void *addr, size_t size, unsigned long flags,
+                                         bool *moved_p)
 {
     struct emu_vma vma;
     int            code = accessible(addr, size, !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY), &vma);
 
+    *moved_p = false;
+    if ((code == UTOFU_SUCCESS) && (e->kind != EMU_MEM_PRIVATE)) {
+        const struct emu_seg *seg = &emu_g.seg[e->seg];
+        size_t                n   = e->end - e->begin - e->head - e->tail;
+
+        *moved_p = emu_vma_query(e->addr + e->head, n, &vma) &&
+                   (!vma.shared || (vma.dev != seg->dev) || (vma.ino != seg->ino) ||
+                    (vma.file_off != e->seg_off + e->head));
+    }
     return (code == UTOFU_ERR_INVALID_ADDRESS) ? code : UTOFU_SUCCESS;
+}
+
+/* The registrations of a region are of what is there now. */
+static int stag_renew(struct emu_vcq *vcq, uint32_t stag)
+{
+    struct emu_stag old = vcq->stags[stag];
+    unsigned        flags = old.flags & ~EMU_STAG_VALID;
+    int             code;
+
+    stag_clear(vcq, stag);
+    code = stag_fill(vcq, stag, (void *)(uintptr_t)old.addr, old.end - old.begin, flags);
+    if (code == UTOFU_SUCCESS) {
+        vcq->stags[stag].refs = old.refs; /* peers do not look at that */
+    } else {
+        stag_release(vcq, stag, stag_hash(old.addr, old.end - old.begin, flags));
+    }
+    return code;
 }
 
 EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned long int flags,
@@ -445,7 +486,12 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     }
     stag = emu_g.env.bounds_page ? stag_around(vcq, at, size, flags) : stag_same(vcq, at, size, flags);
     if (stag != STAG_NONE) { /* the same region: the same STADD (3.6) */
-        code = still_accessible(addr, size, flags);
+        bool moved;
+
+        code = still_accessible(&vcq->stags[stag], addr, size, flags, &moved);
+        if ((code == UTOFU_SUCCESS) && moved) {
+            code = stag_renew(vcq, stag);
+        }
         if (code != UTOFU_SUCCESS) {
             goto out;
         }
@@ -574,14 +620,7 @@ EMU_EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, uns
         code = UTOFU_ERR_INVALID_STADD;
     } else if (--e->refs == 0) {
         if (stag >= EMU_NUM_STAGS_USER) {
-            unsigned  hash = stag_hash(e->addr, e->end - e->begin, e->flags & ~EMU_STAG_VALID);
-            uint32_t *link = &vcq->stag_hash[hash];
-            while (*link != stag) {
-                link = &vcq->stag_next[*link];
-            }
-            *link                = vcq->stag_next[stag];
-            vcq->stag_next[stag] = vcq->stag_free;
-            vcq->stag_free       = stag;
+            stag_release(vcq, stag, stag_hash(e->addr, e->end - e->begin, e->flags & ~EMU_STAG_VALID));
         }
         stag_clear(vcq, stag);
     }

@@ -533,7 +533,7 @@ bool emu_timing_polled(uint64_t due)
             while ((now = emu_ticks()) < due) {
             }
         }
-        me.skew = now - due;
+        me.skew = (now - due < tk_late) ? now - due : 0; /* as in emu_timing_posted */
     }
     me.last  = now;
     me.empty = 0;
