@@ -99,6 +99,11 @@ bool emu_freeze(uintptr_t at, size_t n)
     return true;
 }
 
+bool emu_freeze_holds(void)
+{
+    return emu_freeze_by_page() || emu_stop_holds();
+}
+
 void emu_thaw(uintptr_t at, size_t n)
 {
     struct uffdio_range range = {at, n};

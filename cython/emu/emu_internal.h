@@ -346,7 +346,9 @@ struct emu_global {
     struct emu_process      *shm;
     struct emu_peer_process *procs;
     struct emu_peer_process *self;
-    struct emu_vcq          *vcq[EMU_MAX_VCQS];
+    /* Who has a handle looks at `hdl` first: what was behind a stale one may be freed at any time. */
+    _Atomic uint64_t        hdl[EMU_MAX_VCQS]; /* 0: none */
+    struct emu_vcq          *_Atomic vcq[EMU_MAX_VCQS];
     uint32_t                vcq_serial[EMU_MAX_VCQS];
     uint8_t                 first_cq[EMU_NUM_TNIS]; /* of those that VCQs share, the one that was taken first */
     pthread_t               service;
@@ -503,17 +505,13 @@ EMU_COLD void emu_mrq_grow(struct emu_vcq *vcq);
  * a stale or random one is told from a live one. */
 EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
 {
-    uint32_t        index = (uint32_t)(hdl & 0xffffu) - 1u;
-    struct emu_vcq *vcq;
+    uint32_t index = (uint32_t)(hdl & 0xffffu) - 1u;
 
-    if (emu_unlikely(index >= EMU_MAX_VCQS)) {
+    if (emu_unlikely((index >= EMU_MAX_VCQS) ||
+                     (atomic_load_explicit(&emu_g.hdl[index], memory_order_acquire) != hdl))) {
         return NULL;
     }
-    vcq = emu_g.vcq[index];
-    if (emu_unlikely((vcq == NULL) || (vcq->hdl != hdl))) {
-        return NULL;
-    }
-    return vcq;
+    return atomic_load_explicit(&emu_g.vcq[index], memory_order_relaxed);
 }
 
 void emu_wire_yield(struct emu_vcq *vcq); /* emu_wire.c */

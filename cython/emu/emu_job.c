@@ -30,6 +30,8 @@
 
 #include "tofu_job.h"
 
+#define LEAVE_TRIES 100u /* ms */
+
 struct emu_global emu_g = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .mem_lock = PTHREAD_MUTEX_INITIALIZER,
     .control_fd = -1, .seg_fd = -1, .listen_fd = -1, .wake_fd = -1, .self_mem_fd = -1
@@ -300,7 +302,10 @@ static void forget(void)
     emu_g.procs = NULL;
     emu_g.self  = NULL;
     emu_g.shm   = NULL;
-    memset(emu_g.vcq, 0, sizeof(emu_g.vcq));
+    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        atomic_store(&emu_g.hdl[i], 0);
+        atomic_store(&emu_g.vcq[i], NULL);
+    }
     emu_g.service_running = false;
     emu_relay_forget();
     atomic_store(&emu_g.ready, false);
@@ -345,6 +350,18 @@ static void __attribute__((constructor)) watch_forks(void)
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
+/* Whoever has it may be this thread itself, which ends in the middle of a call (abort, and a handler that exits). */
+static bool lock_soon(void)
+{
+    for (unsigned n = 0; n < LEAVE_TRIES; n++) {
+        if (pthread_mutex_trylock(&emu_g.lock) == 0) {
+            return true;
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return false;
+}
+
 /* Leave the job: VCQs go away, peers see it.  Not by atexit: handlers that were registered before
  * the first call, and destructors of C++ objects made before it, may still communicate. */
 static void __attribute__((destructor)) leave(void)
@@ -353,11 +370,17 @@ static void __attribute__((destructor)) leave(void)
         return;
     }
     emu_wire_stop();
+    bool locked = lock_soon(); /* other threads may be making, and freeing, such */
     emu_stats_print();
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if (emu_g.vcq[i] != NULL) {
-            emu_vcq_gone(emu_g.vcq[i]);
+        const struct emu_vcq *vcq = atomic_load(&emu_g.vcq[i]);
+
+        if (vcq != NULL) {
+            emu_vcq_gone(vcq);
         }
+    }
+    if (locked) {
+        pthread_mutex_unlock(&emu_g.lock);
     }
     emu_service_stop();
     if (emu_control_lock()) {

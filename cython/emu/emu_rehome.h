@@ -73,6 +73,8 @@ bool emu_freeze_possible(void);
 bool emu_freeze_by_page(void); /* no: the other threads are stopped instead, whatever they do */
 bool emu_freeze(uintptr_t at, size_t n);
 void emu_thaw(uintptr_t at, size_t n);
+/* Between the two: it is still so; else what was copied may have been written to since. */
+bool emu_freeze_holds(void);
 void emu_freeze_fork_child(void);
 /* Who waits is told by this descriptor; the next of them; one page, which was frozen, is not for a
  * while, or again. */

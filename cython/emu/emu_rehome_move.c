@@ -100,7 +100,7 @@ static size_t run_of_pages(size_t from, size_t pages)
 }
 
 /* Copied and mapped as below, but for such */
-static bool move_in_part(int fd, uintptr_t at, size_t n, uint64_t off)
+static bool move_in_part(int fd, uintptr_t at, size_t n, uint64_t off, bool threads)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), from, to;
     bool   ok   = true;
@@ -110,7 +110,7 @@ static bool move_in_part(int fd, uintptr_t at, size_t n, uint64_t off)
         ok = is_hole(from) ? emu_rehome_punch(fd, off + from * page, (to - from) * page) :
                     copy_in(fd, at + from * page, (to - from) * page, off + from * page);
     }
-    ok = ok &&
+    ok = ok && (!threads || emu_freeze_holds()) &&
          (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (long)off) != -1);
     for (from = 0; ok && (from < n / page); from = to) { /* without it they are there when they are used */
         to = run_of_pages(from, n / page);
@@ -165,9 +165,9 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
             break;
         }
         if (sparse && read_pagemap(pagemap, at, n, after)) {
-            ok = move_in_part(fd, at, n, off + (at - lo));
+            ok = move_in_part(fd, at, n, off + (at - lo), threads);
         } else {
-            ok = copy_in(fd, at, n, off + (at - lo)) &&
+            ok = copy_in(fd, at, n, off + (at - lo)) && (!threads || emu_freeze_holds()) &&
                  (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
                           (long)(off + (at - lo))) != -1);
         }
@@ -253,8 +253,9 @@ static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
 }
 
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
-static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy, bool alone)
+static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy, bool threads)
 {
+    bool   alone = !threads || !emu_freeze_by_page();
     size_t done = 0;
 
     while (done < n) {
@@ -265,10 +266,10 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
         }
         done += (size_t)k;
     }
-    if (alone && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n) && put_in_place(m, n, copy)) {
+    if (alone && (!threads || emu_freeze_holds()) && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n) && put_in_place(m, n, copy)) {
         return true;
     }
-    return !syscall(SYS_mprotect, copy, n, (long)m->prot) &&
+    return !syscall(SYS_mprotect, copy, n, (long)m->prot) && (!threads || emu_freeze_holds()) &&
            (syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, m->begin) != -1);
 }
 
@@ -311,7 +312,7 @@ bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
             syscall(SYS_munmap, copy, left);
             return false;
         }
-        ok = move_out_part(fd, &m, n, copy, !threads || !emu_freeze_by_page());
+        ok = move_out_part(fd, &m, n, copy, threads);
         if (threads) {
             emu_thaw(m.begin, n);
         }

@@ -583,6 +583,15 @@ void emu_stop_go_on(void)
     }
 }
 
+bool emu_stop_holds(void)
+{
+#if defined(EMU_RAW)
+    return (depth == 0) || !helper_ended(false);
+#else
+    return true;
+#endif
+}
+
 bool emu_stop_fork_begin(void)
 {
     fork_stops = begin(true);

@@ -16,6 +16,9 @@ bool emu_stop_possible(void); /* it has worked, if only for this call */
 bool emu_stop_others(void);
 void emu_stop_go_on(void);
 
+/* Between them: they still do, or somebody has ended the helper that sees to it. */
+bool emu_stop_holds(void);
+
 /* Around fork: the others run until the caller makes a child, and from there to the last of these
  * they stand still.  The second when there is a child, or there will be none: then, or when the others
  * could not be stopped, they run from there on. */
