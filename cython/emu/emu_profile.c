@@ -23,8 +23,8 @@ static const double measured[PARAMETERS] = {980, 260, 230, 250, 256, 1345, 1185,
 /* A piggyback takes 490 ns with or without cache injection (the paper's figure). */
 static const double best[PARAMETERS] = {750, 260, 0, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
 
-/* "parameter = number", or nothing; # begins a comment. */
-static bool read_line(char *line, double ns[PARAMETERS])
+/* "parameter = number", or nothing; # begins a comment.  What is wrong with it; NULL: nothing */
+static const char *read_line(char *line, double ns[PARAMETERS])
 {
     char    *hash = strchr(line, '#'), *key, *end;
     unsigned i    = 0;
@@ -36,24 +36,26 @@ static bool read_line(char *line, double ns[PARAMETERS])
     }
     key = line + strspn(line, BLANKS);
     if (*key == '\0') {
-        return true;
+        return NULL;
     }
     n    = strspn(key, "abcdefghijklmnopqrstuvwxyz_");
     line = key + n + strspn(key + n, BLANKS);
     if (*line != '=') {
-        return false;
+        return "is not \"parameter = ns\"";
     }
     line++;
     while ((i < PARAMETERS) && ((strlen(parameter_names[i]) != n) || strncmp(key, parameter_names[i], n))) {
         i++;
     }
+    if (i == PARAMETERS) {
+        return "is not for a parameter of this model";
+    }
     v = emu_decimal(line, &end);
-    if ((i == PARAMETERS) || (end == line) || (end[strspn(end, BLANKS)] != '\0') || !isfinite(v) || (v < 0) ||
-        (v > 1e9)) {
-        return false;
+    if ((end == line) || (end[strspn(end, BLANKS)] != '\0') || !isfinite(v) || (v < 0) || (v > 1e9)) {
+        return "is not a number of 0 to 1e9 ns";
     }
     ns[i] = v;
-    return true;
+    return NULL;
 }
 
 /* All of a regular file, and of no other: one that has no end, or a pipe to which nobody writes,
@@ -97,8 +99,10 @@ static bool read_file(const char *path, double ns[PARAMETERS])
         return false;
     }
     for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
-        if (!read_line(line, ns)) {
-            emu_message("UTOFU_EMU_TIMING: %s:%d is not \"parameter = ns\" of this model; off", path, number);
+        const char *why = read_line(line, ns);
+
+        if (why != NULL) {
+            emu_message("UTOFU_EMU_TIMING: %s:%d %s; off", path, number, why);
             return false;
         }
     }

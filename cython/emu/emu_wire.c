@@ -162,6 +162,7 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
     if (code == UTOFU_SUCCESS) {
         code = emu_remote_region(peer, op->desc.rmt_stadd, op->desc.length, false, &r);
     }
+    op->carried.mapped = op->desc.length == 0; /* no system call is needed for that */
     if ((code != UTOFU_SUCCESS) || (op->desc.length == 0)) {
         return code;
     }
@@ -204,7 +205,7 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
 {
     const struct emu_desc *d = &op->desc;
     const char            *src = (d->kind == EMU_OP_PUT) ? op->buf : (const char *)d->data;
-    struct emu_region     *r;
+    struct emu_region     *r = NULL;
     struct emu_peer       *peer;
     bool                   padded;
     int                    code = emu_post_peer(w->vcq, d->rmt_id, &peer);
@@ -212,6 +213,7 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
     if (code == UTOFU_SUCCESS) {
         code = emu_remote_region(peer, d->rmt_stadd, d->length, true, &r);
     }
+    op->carried.mapped = op->carried.mapped || (d->length == 0);
     if ((code != UTOFU_SUCCESS) || (from == to)) {
         return code;
     }

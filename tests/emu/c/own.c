@@ -43,6 +43,42 @@ struct emu_process *own_segment(void)
     return map;
 }
 
+struct emu_control *own_control(void)
+{
+    char                path[300], link[300];
+    struct emu_control *c = NULL;
+    struct dirent      *ent;
+    DIR                *d = opendir("/proc/self/fd");
+
+    CONF_CHECK(d != NULL, "/proc/self/fd");
+    while ((c == NULL) && ((ent = readdir(d)) != NULL)) {
+        ssize_t n;
+        int     fd;
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", ent->d_name);
+        n = readlink(path, link, sizeof(link) - 1);
+        link[(n > 0) ? n : 0] = '\0';
+        if (!strncmp(link, "/memfd:utofu-emu:", 17) && ((fd = open(path, O_RDWR | O_CLOEXEC)) >= 0)) {
+            c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+            CONF_CHECK(c != MAP_FAILED, "mmap");
+            close(fd);
+        }
+    }
+    closedir(d);
+    CONF_CHECK(c != NULL, "the control segment is not among the descriptors");
+    return c;
+}
+
+struct emu_proc_slot *own_slot(struct emu_control *c)
+{
+    for (unsigned i = 0; i < EMU_MAX_PROCS; i++) {
+        if ((c->slot[i].pid == getpid()) && (atomic_load(&c->slot[i].state) != EMU_SLOT_FREE)) {
+            return &c->slot[i];
+        }
+    }
+    CONF_FAIL("this process has no slot");
+}
+
 int own_fds(void)
 {
     DIR *d = opendir("/proc/self/fd");

@@ -11,6 +11,10 @@
  * the caller's to unmap.  The test fails when there is none. */
 struct emu_process *own_segment(void);
 
+/* The job's control segment, mapped once more; the caller's to unmap.  And the slot of this process in it */
+struct emu_control   *own_control(void);
+struct emu_proc_slot *own_slot(struct emu_control *c);
+
 /* How many descriptors are open, and a constant: for a look at the difference. */
 int own_fds(void);
 
