@@ -87,7 +87,7 @@ static void control_open(int fd, const struct stat *st, struct found *f)
 {
     static struct emu_control head; /* what is before its mutex of it */
     const struct emu_control *c     = &head;
-    size_t                    n     = offsetof(struct emu_control, mutex);
+    size_t                    n     = offsetof(struct emu_control, lock);
     int                       seals = fcntl(fd, F_GET_SEALS);
     void                     *map;
 
