@@ -78,15 +78,15 @@ enum emu_cq_kind { EMU_CQ_FREE, EMU_CQ_SHARED, EMU_CQ_EXCLUSIVE, EMU_CQ_SESSION 
 struct emu_cq_slot {
     uint32_t         kind;  /* enum emu_cq_kind */
     uint32_t         owner; /* process slot */
-    _Atomic uint32_t users; /* VCQs on it; looked at without the mutex, too */
+    _Atomic uint32_t users; /* VCQs on it; looked at without the lock, too */
 };
 
-/* owner of a VCQ in one word: read without the mutex by peers */
+/* owner of a VCQ in one word: read without the lock by peers */
 #define EMU_VCQ_OWNER(slot, index) (((uint64_t)1 << 63) | ((uint64_t)(slot) << 32) | (index))
 #define EMU_VCQ_OWNER_SLOT(w)      ((uint32_t)((w) >> 32) & 0x7fffffffu)
 #define EMU_VCQ_OWNER_INDEX(w)     ((uint32_t)(w))
 
-/* Who has a barrier gate.  Changed under the mutex; id is read without it. */
+/* Who has a barrier gate.  Changed under the lock; id is read without it. */
 struct emu_gate_slot {
     _Atomic uint64_t id;    /* VBG ID, 0: free */
     uint32_t         owner; /* process slot */
@@ -97,7 +97,7 @@ struct emu_node {
     _Atomic uint64_t   key; /* coordinates | EMU_NODE_USED, or 0 */
     struct emu_cq_slot cq[EMU_NODE_CQS];
     _Atomic uint64_t   vcq[EMU_NODE_VCQS];
-    uint8_t            turn[EMU_NODE_VCQS]; /* counts the VCQs that had the ID (control mutex) */
+    uint8_t            turn[EMU_NODE_VCQS]; /* counts the VCQs that had the ID (control lock) */
     struct emu_gate_slot gate[EMU_NODE_GATES]; /* by TNI, then BG ID */
 };
 #define EMU_NODE_USED ((uint64_t)1 << 63)

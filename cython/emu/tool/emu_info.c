@@ -85,7 +85,7 @@ static ssize_t read_at(int fd, void *buf, size_t size, uint64_t offset)
  * of it was never written, so it is neither copied nor read as a whole. */
 static void control_open(int fd, const struct stat *st, struct found *f)
 {
-    static struct emu_control head; /* what is before its mutex of it */
+    static struct emu_control head; /* what is before its lock */
     const struct emu_control *c     = &head;
     size_t                    n     = offsetof(struct emu_control, lock);
     int                       seals = fcntl(fd, F_GET_SEALS);
