@@ -63,7 +63,7 @@ static int armw_target(const struct emu_mailbox *m, uint8_t size, void **addr_p)
     uint32_t        index = __atomic_load_n(&m->vcq, __ATOMIC_RELAXED);
     struct iovec    lcl   = {&word, size}, rmt;
 
-    if ((index >= EMU_MAX_VCQS) || ((vcq = emu_g.vcq[index]) == NULL) || ((size != 4) && (size != 8))) {
+    if ((index >= EMU_MAX_VCQS) || ((vcq = emu_g.vcqs[index].vcq) == NULL) || ((size != 4) && (size != 8))) {
         return UTOFU_ERR_MRQ_PEER;
     }
     const struct emu_stag *e = &vcq->stags[EMU_STADD_STAG(stadd)];

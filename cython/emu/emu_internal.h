@@ -292,7 +292,6 @@ struct emu_vcq {
     uint32_t             lanes_given; /* as many of them were answered */
 
     /* STags: free list and lookup by (addr, size, flags) */
-    struct emu_stag      *stags_shown; /* what peers see of `stags`, and can write */
     uint32_t             *stag_next; /* free list / hash chain */
     uint32_t             stag_free, stag_fresh;
     uint32_t             *stag_hash;
@@ -306,6 +305,7 @@ struct emu_vcq {
 
     /* TCQ entries that are to be returned, in post order */
     struct emu_tcq_entry tcq[EMU_TOQ_ENTRIES];
+    struct emu_stag      *stags_shown; /* what peers see of `stags`, and can write */
 };
 
 /* What the environment asks for (emu_env.c), read when the process joins its job. */
@@ -347,8 +347,10 @@ struct emu_global {
     struct emu_peer_process *procs;
     struct emu_peer_process *self;
     /* Who has a handle looks at `hdl` first: what was behind a stale one may be freed at any time. */
-    _Atomic uint64_t        hdl[EMU_MAX_VCQS]; /* 0: none */
-    struct emu_vcq          *_Atomic vcq[EMU_MAX_VCQS];
+    struct {
+        _Atomic uint64_t        hdl; /* 0: none */
+        struct emu_vcq *_Atomic vcq;
+    } vcqs[EMU_MAX_VCQS];
     uint32_t                vcq_serial[EMU_MAX_VCQS];
     uint8_t                 first_cq[EMU_NUM_TNIS]; /* of those that VCQs share, the one that was taken first */
     pthread_t               service;
@@ -508,10 +510,10 @@ EMU_INLINE struct emu_vcq *emu_vcq_of(utofu_vcq_hdl_t hdl)
     uint32_t index = (uint32_t)(hdl & 0xffffu) - 1u;
 
     if (emu_unlikely((index >= EMU_MAX_VCQS) ||
-                     (atomic_load_explicit(&emu_g.hdl[index], memory_order_acquire) != hdl))) {
+                     (atomic_load_explicit(&emu_g.vcqs[index].hdl, memory_order_acquire) != hdl))) {
         return NULL;
     }
-    return atomic_load_explicit(&emu_g.vcq[index], memory_order_relaxed);
+    return atomic_load_explicit(&emu_g.vcqs[index].vcq, memory_order_relaxed);
 }
 
 void emu_wire_yield(struct emu_vcq *vcq); /* emu_wire.c */

@@ -303,8 +303,8 @@ static void forget(void)
     emu_g.self  = NULL;
     emu_g.shm   = NULL;
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        atomic_store(&emu_g.hdl[i], 0);
-        atomic_store(&emu_g.vcq[i], NULL);
+        atomic_store(&emu_g.vcqs[i].hdl, 0);
+        atomic_store(&emu_g.vcqs[i].vcq, NULL);
     }
     emu_g.service_running = false;
     emu_relay_forget();
@@ -373,7 +373,7 @@ static void __attribute__((destructor)) leave(void)
     bool locked = lock_soon(); /* other threads may be making, and freeing, such */
     emu_stats_print();
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        const struct emu_vcq *vcq = atomic_load(&emu_g.vcq[i]);
+        const struct emu_vcq *vcq = atomic_load(&emu_g.vcqs[i].vcq);
 
         if (vcq != NULL) {
             emu_vcq_gone(vcq);

@@ -24,7 +24,7 @@ void emu_overflow_look(void)
     }
     atomic_store(&wanted, false);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        struct emu_vcq *vcq = emu_g.vcq[i];
+        struct emu_vcq *vcq = emu_g.vcqs[i].vcq;
 
         if ((vcq != NULL) && (atomic_load(&vcq->block->epoch) & EMU_EPOCH_OVERFLOW)) {
             emu_async_error("MRQ Overflow", vcq);

@@ -232,7 +232,7 @@ static bool own_stag(const struct emu_peer *peer, uint32_t stag, struct emu_stag
     uint32_t              seq = 1;
 
     emu_lock(&emu_g.lock); /* it is not freed meanwhile */
-    vcq = emu_g.vcq[peer->vcq];
+    vcq = emu_g.vcqs[peer->vcq].vcq;
     while ((vcq != NULL) && (vcq->gen == peer->gen) && (seq & 1)) {
         const struct emu_stag *e = &vcq->stags[stag];
 

@@ -33,8 +33,8 @@ static size_t others_unread(const struct emu_vcq *vcq)
     }
     emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if ((emu_g.vcq[i] != vcq) && emu_on_same_cq(emu_g.vcq[i], vcq)) {
-            n += emu_toq_unread(emu_g.vcq[i]);
+        if ((emu_g.vcqs[i].vcq != vcq) && emu_on_same_cq(emu_g.vcqs[i].vcq, vcq)) {
+            n += emu_toq_unread(emu_g.vcqs[i].vcq);
         }
     }
     emu_unlock(&emu_g.lock);

@@ -145,7 +145,7 @@ static size_t cq_unread(struct emu_vcq *vcq, size_t most)
     }
     emu_lock(&emu_g.lock);
     for (unsigned i = 0; (i < EMU_MAX_VCQS) && (n <= most); i++) {
-        struct emu_vcq *v = emu_g.vcq[i];
+        struct emu_vcq *v = emu_g.vcqs[i].vcq;
 
         if ((v != vcq) && emu_on_same_cq(v, vcq) && (pthread_mutex_trylock(&v->lock) == 0)) {
             n += known_unread(v, most - n);
@@ -609,8 +609,8 @@ EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count
     }
     emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if (emu_on_same_cq(emu_g.vcq[i], vcq)) {
-            n += emu_toq_unread(emu_g.vcq[i]);
+        if (emu_on_same_cq(emu_g.vcqs[i].vcq, vcq)) {
+            n += emu_toq_unread(emu_g.vcqs[i].vcq);
         }
     }
     emu_unlock(&emu_g.lock);

@@ -103,7 +103,7 @@ static void next_registered(uintptr_t lo, uintptr_t hi, uintptr_t *from_p, uintp
     *from_p = *to_p = hi;
     emu_lock(&emu_g.lock);
     for (unsigned v = 0; v < EMU_MAX_VCQS; v++) {
-        const struct emu_vcq *vcq = emu_g.vcq[v];
+        const struct emu_vcq *vcq = emu_g.vcqs[v].vcq;
 
         for (uint32_t s = 0; (vcq != NULL) && (s < vcq->stag_fresh) && (seen <= STAGS_MAX); s++, seen++) {
             const struct emu_stag *e  = &vcq->stags[s];

@@ -208,8 +208,8 @@ void emu_stats_print(void)
 {
     at_end = true;
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if ((emu_g.vcq[i] != NULL) && (emu_g.vcq[i]->stats != NULL)) {
-            print(emu_g.vcq[i]);
+        if ((emu_g.vcqs[i].vcq != NULL) && (emu_g.vcqs[i].vcq->stats != NULL)) {
+            print(emu_g.vcqs[i].vcq);
         }
     }
 }

@@ -149,7 +149,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     }
 
     emu_lock(&emu_g.lock);
-    for (index = 0; (index < EMU_MAX_VCQS) && ((emu_g.vcq[index] != NULL) || atomic_load(&emu_g.shm->vcq[index].taken));
+    for (index = 0; (index < EMU_MAX_VCQS) && ((emu_g.vcqs[index].vcq != NULL) || atomic_load(&emu_g.shm->vcq[index].taken));
          index++) {
     }
     if (index == EMU_MAX_VCQS) {
@@ -204,8 +204,8 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     emu_control_unlock();
 
     vcq->hdl          = ((utofu_vcq_hdl_t)(++emu_g.vcq_serial[index]) << 16) | (index + 1);
-    atomic_store(&emu_g.vcq[index], vcq);
-    atomic_store(&emu_g.hdl[index], vcq->hdl);
+    atomic_store(&emu_g.vcqs[index].vcq, vcq);
+    atomic_store(&emu_g.vcqs[index].hdl, vcq->hdl);
     *hdl_p            = vcq->hdl;
     emu_unlock(&emu_g.lock);
     return UTOFU_SUCCESS;
@@ -267,8 +267,8 @@ EMU_EXPORT int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl)
     emu_lock(&emu_g.lock);
     vcq = emu_vcq_of(vcq_hdl);
     if (vcq != NULL) {
-        atomic_store(&emu_g.hdl[vcq->index], 0);
-        atomic_store(&emu_g.vcq[vcq->index], NULL); /* the handle is invalid now; its index is free at the end */
+        atomic_store(&emu_g.vcqs[vcq->index].hdl, 0);
+        atomic_store(&emu_g.vcqs[vcq->index].vcq, NULL); /* the handle is invalid now; its index is free at the end */
     }
     emu_unlock(&emu_g.lock);
     if (vcq == NULL) {
