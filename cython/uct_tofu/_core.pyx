@@ -68,6 +68,7 @@ cdef extern from "Python.h":
 
 include "_fork.pxi"
 include "_integer.pxi"
+include "_whole.pxi"
 
 
 class AtomicOp(enum.IntEnum):

@@ -98,11 +98,12 @@ cdef class Endpoint:
     cdef Request new_request(self, str call, RemoteKey rkey, int kind):
         return make_request(call, self.iface, self, rkey, kind)
 
-    def put_short(self, data, uint64_t remote_addr, RemoteKey rkey):
+    def put_short(self, data, remote_addr, RemoteKey rkey):
         """Put a few bytes, at most ``max_put_short``.
 
         Source: cython/core/tofu.h, tofu_ep_put_short.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
         cdef Py_buffer view
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef Py_ssize_t length
@@ -114,7 +115,7 @@ cdef class Endpoint:
                 status = c.TOFU_ERR_INVALID_PARAM
             else:
                 status = c.tofu_ep_put_short(self.ep, PyBytes_AS_STRING(data),
-                                             length, remote_addr, key)
+                                             length, remote, key)
         else:
             acquire(data, &view, False, "tofu_ep_put_short")
             length = view.len
@@ -122,17 +123,18 @@ cdef class Endpoint:
                 status = c.TOFU_ERR_INVALID_PARAM
             else:
                 status = c.tofu_ep_put_short(self.ep, view.buf, length,
-                                             remote_addr, key)
+                                             remote, key)
             PyBuffer_Release(&view)
         if status != c.TOFU_OK:
             fail("tofu_ep_put_short", status,
-                 f"{length} bytes to {remote_addr:#x}")
+                 f"{length} bytes to {remote:#x}")
 
-    def put_bcopy(self, data, uint64_t remote_addr, RemoteKey rkey):
+    def put_bcopy(self, data, remote_addr, RemoteKey rkey):
         """Put a copy of ``data``, at most ``max_put_bcopy`` bytes.
 
         Source: cython/core/tofu.h, tofu_ep_put_bcopy.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
         cdef Py_buffer view
         cdef pack_arg_t pack
         cdef c.tofu_rkey_t *key = self.key(rkey)
@@ -144,19 +146,20 @@ cdef class Endpoint:
         else:
             pack.data = view.buf
             pack.length = view.len
-            status = c.tofu_ep_put_bcopy(self.ep, pack_copy, &pack, remote_addr,
+            status = c.tofu_ep_put_bcopy(self.ep, pack_copy, &pack, remote,
                                          key)
         cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status < 0:
             fail("tofu_ep_put_bcopy", status,
-                 f"{length} bytes to {remote_addr:#x}")
+                 f"{length} bytes to {remote:#x}")
 
-    def put_zcopy(self, local, uint64_t remote_addr, RemoteKey rkey):
+    def put_zcopy(self, local, remote_addr, RemoteKey rkey):
         """Put registered memory; the Request means remotely written.
 
         Source: cython/core/tofu.h, tofu_ep_put_zcopy.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef _Iov iov
         cdef Request comp
@@ -166,38 +169,41 @@ cdef class Endpoint:
         comp.pieces = iov
         comp.length = iov.length
         comp.hold()
-        comp.remote = remote_addr
+        comp.remote = remote
         comp.started(comp.post_zcopy(KIND_PUT_ZCOPY, key))
         return comp
 
-    def get_bcopy(self, size_t length, uint64_t remote_addr, RemoteKey rkey):
+    def get_bcopy(self, length, remote_addr, RemoteKey rkey):
         """Get ``length`` bytes, at most ``max_get_bcopy``; the Request's
         result is bytes.
 
         Source: cython/core/tofu.h, tofu_ep_get_bcopy.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
+        cdef size_t wanted = whole(length, "length")
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef Request comp
         self.check()
-        if length > self.iface.limits.max_get_bcopy:
+        if wanted > self.iface.limits.max_get_bcopy:
             fail("tofu_ep_get_bcopy", c.TOFU_ERR_INVALID_PARAM,
-                 f"{length} bytes, the limit is "
+                 f"{wanted} bytes, the limit is "
                  f"{self.iface.limits.max_get_bcopy}")
-        data = PyBytes_FromStringAndSize(NULL, length)
+        data = PyBytes_FromStringAndSize(NULL, wanted)
         comp = self.new_request("tofu_ep_get_bcopy", rkey, KIND_PLAIN)
         comp.data = data
         comp.hold()
         comp.started(c.tofu_ep_get_bcopy(self.ep, unpack_copy,
-                                         PyBytes_AS_STRING(data), length,
-                                         remote_addr, key,
+                                         PyBytes_AS_STRING(data), wanted,
+                                         remote, key,
                                          &comp.completion.super))
         return comp
 
-    def get_zcopy(self, local, uint64_t remote_addr, RemoteKey rkey):
+    def get_zcopy(self, local, remote_addr, RemoteKey rkey):
         """Get into registered, writable memory.
 
         Source: cython/core/tofu.h, tofu_ep_get_zcopy.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
         cdef c.tofu_rkey_t *key = self.key(rkey)
         cdef _Iov iov
         cdef Request comp
@@ -211,131 +217,138 @@ cdef class Endpoint:
         comp.pieces = iov
         comp.length = iov.length
         comp.hold()
-        comp.remote = remote_addr
+        comp.remote = remote
         comp.started(comp.post_zcopy(KIND_GET_ZCOPY, key))
         return comp
 
-    def atomic_post(self, op, value, uint64_t remote_addr, RemoteKey rkey, *,
-                    unsigned size=8):
+    def atomic_post(self, op, value, remote_addr, RemoteKey rkey, *, size=8):
         """Atomic ``AtomicOp`` on a remote word of ``size`` (4 or 8) bytes,
         aligned to it; the old value is not fetched.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_post.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
+        cdef unsigned length = whole(size, "size", 0xffffffff)
         cdef c.tofu_rkey_t *key = self.key(rkey)
-        cdef uint64_t word = operand(value, size)
+        cdef uint64_t word = operand(value, length)
         cdef int c_op = AtomicOp(op)
         cdef int status
         self.check()
-        status = c.tofu_ep_atomic_post(self.ep, <c.tofu_atomic_op_t>c_op, size,
-                                       word, remote_addr, key)
+        status = c.tofu_ep_atomic_post(self.ep, <c.tofu_atomic_op_t>c_op, length,
+                                       word, remote, key)
         if status != c.TOFU_OK:
             fail("tofu_ep_atomic_post", status,
-                 f"{AtomicOp(op).name}{8 * size} at {remote_addr:#x}")
+                 f"{AtomicOp(op).name}{8 * length} at {remote:#x}")
 
-    def atomic_fetch(self, op, value, uint64_t remote_addr, RemoteKey rkey, *,
-                     unsigned size=8):
+    def atomic_fetch(self, op, value, remote_addr, RemoteKey rkey, *, size=8):
         """As ``atomic_post``; the Request's result is the old value.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
+        cdef unsigned length = whole(size, "size", 0xffffffff)
         cdef c.tofu_rkey_t *key = self.key(rkey)
-        cdef uint64_t word = operand(value, size)
+        cdef uint64_t word = operand(value, length)
         cdef int c_op = AtomicOp(op)
         cdef Request comp
         self.check()
         comp = self.new_request("tofu_ep_atomic_fetch", rkey, KIND_PLAIN)
-        comp.word_size = size
+        comp.word_size = length
         comp.hold()
         comp.started(c.tofu_ep_atomic_fetch(
-            self.ep, <c.tofu_atomic_op_t>c_op, size, word, &comp.word,
-            remote_addr, key, &comp.completion.super))
+            self.ep, <c.tofu_atomic_op_t>c_op, length, word, &comp.word,
+            remote, key, &comp.completion.super))
         return comp
 
-    def atomic_cswap(self, compare, swap, uint64_t remote_addr, RemoteKey rkey,
-                     *, unsigned size=8):
+    def atomic_cswap(self, compare, swap, remote_addr, RemoteKey rkey, *, size=8):
         """Atomic: write ``swap`` where ``compare`` stands; the Request's
         result is the old value.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_cswap.
         """
+        cdef uint64_t remote = whole(remote_addr, "remote_addr")
+        cdef unsigned length = whole(size, "size", 0xffffffff)
         cdef c.tofu_rkey_t *key = self.key(rkey)
-        cdef uint64_t compare_word = operand(compare, size)
-        cdef uint64_t swap_word = operand(swap, size)
+        cdef uint64_t compare_word = operand(compare, length, "compare")
+        cdef uint64_t swap_word = operand(swap, length, "swap")
         cdef Request comp
         self.check()
         comp = self.new_request("tofu_ep_atomic_cswap", rkey, KIND_PLAIN)
-        comp.word_size = size
+        comp.word_size = length
         comp.hold()
         comp.started(c.tofu_ep_atomic_cswap(
-            self.ep, size, compare_word, swap_word, &comp.word, remote_addr,
+            self.ep, length, compare_word, swap_word, &comp.word, remote,
             key, &comp.completion.super))
         return comp
 
-    def am_short(self, uint8_t am_id, uint64_t header, payload=b""):
+    def am_short(self, am_id, header, payload=b""):
         """Send an active message: an 8-byte header and a payload, together at
         most ``max_am_short`` bytes.
 
         Source: cython/core/tofu.h, tofu_ep_am_short.
         """
+        cdef uint64_t word = whole(header, "header")
+        cdef uint8_t number = whole(am_id, "am_id", 0xff)
         cdef Py_buffer view
         cdef int status
         self.check()
         acquire(payload, &view, False, "tofu_ep_am_short")
-        if (am_id >= c.TOFU_AM_ID_MAX
+        if (number >= c.TOFU_AM_ID_MAX
                 or <size_t>view.len + 8 > self.iface.limits.max_am_short):
             status = c.TOFU_ERR_INVALID_PARAM
         else:
-            status = c.tofu_ep_am_short(self.ep, am_id, header, view.buf,
+            status = c.tofu_ep_am_short(self.ep, number, word, view.buf,
                                         view.len)
         cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status != c.TOFU_OK:
             fail("tofu_ep_am_short", status,
-                 f"AM id {am_id}, {length} bytes of payload")
+                 f"AM id {number}, {length} bytes of payload")
 
-    def am_bcopy(self, uint8_t am_id, data):
+    def am_bcopy(self, am_id, data):
         """Send a copy of ``data`` as an active message, at most
         ``max_am_bcopy`` bytes.
 
         Source: cython/core/tofu.h, tofu_ep_am_bcopy.
         """
+        cdef uint8_t number = whole(am_id, "am_id", 0xff)
         cdef Py_buffer view
         cdef pack_arg_t pack
         cdef intptr_t status
         self.check()
         acquire(data, &view, False, "tofu_ep_am_bcopy")
-        if (am_id >= c.TOFU_AM_ID_MAX
+        if (number >= c.TOFU_AM_ID_MAX
                 or <size_t>view.len > self.iface.limits.max_am_bcopy):
             status = c.TOFU_ERR_INVALID_PARAM
         else:
             pack.data = view.buf
             pack.length = view.len
-            status = c.tofu_ep_am_bcopy(self.ep, am_id, pack_copy, &pack)
+            status = c.tofu_ep_am_bcopy(self.ep, number, pack_copy, &pack)
         cdef Py_ssize_t length = view.len
         PyBuffer_Release(&view)
         if status < 0:
-            fail("tofu_ep_am_bcopy", status, f"AM id {am_id}, {length} bytes")
+            fail("tofu_ep_am_bcopy", status, f"AM id {number}, {length} bytes")
 
-    def am_zcopy(self, uint8_t am_id, header, local):
+    def am_zcopy(self, am_id, header, local):
         """Send ``header`` (at most ``max_am_hdr`` bytes) and registered memory
         as one active message of at most ``max_am_zcopy`` bytes.
 
         Source: cython/core/tofu.h, tofu_ep_am_zcopy.
         """
+        cdef uint8_t number = whole(am_id, "am_id", 0xff)
         cdef _Iov iov
         cdef Request comp
         self.check()
         data = as_bytes(header)
-        if am_id >= c.TOFU_AM_ID_MAX or len(data) > self.iface.limits.max_am_hdr:
+        if number >= c.TOFU_AM_ID_MAX or len(data) > self.iface.limits.max_am_hdr:
             fail("tofu_ep_am_zcopy", c.TOFU_ERR_INVALID_PARAM,
-                 f"AM id {am_id}, {len(data)} bytes of header")
+                 f"AM id {number}, {len(data)} bytes of header")
         iov = _Iov(local, self.iface)
         comp = self.new_request("tofu_ep_am_zcopy", None, KIND_PLAIN)
         comp.pieces = iov
         comp.length = iov.length
         comp.hold()
-        comp.started(c.tofu_ep_am_zcopy(self.ep, am_id, PyBytes_AS_STRING(data),
+        comp.started(c.tofu_ep_am_zcopy(self.ep, number, PyBytes_AS_STRING(data),
                                         len(data), iov.iov, iov.count,
                                         &comp.completion.super))
         return comp
@@ -390,7 +403,7 @@ cdef class Endpoint:
         """
         return put_or_get(self, "Endpoint.get", local, remote, offset, False)
 
-    def am(self, int am_id, payload=b"", *, header=b""):
+    def am(self, am_id, payload=b"", *, header=b""):
         """Send an active message of any size.
 
         Parameters
@@ -413,17 +426,18 @@ cdef class Endpoint:
 
         Source: cython/core/tofu.h, tofu_ep_am_short, _bcopy; _am.pxi, format of parts.
         """
+        cdef int number = signed_int(am_id, "am_id")
         cdef Request request
         self.check()
-        if not 0 <= am_id < <int>c.TOFU_AM_ID_MAX:
+        if not 0 <= number < <int>c.TOFU_AM_ID_MAX:
             refuse(TofuRangeError, "Endpoint.am",
-                   f"am_id must be 0 to {c.TOFU_AM_ID_MAX - 1}, not {am_id}")
+                   f"am_id must be 0 to {c.TOFU_AM_ID_MAX - 1}, not {number}")
         request = self.new_request("Endpoint.am", None, KIND_AM)
         request.data = header if type(header) is bytes else as_bytes(header)
         if len(request.data) > 0xffffffff:
             refuse(TofuRangeError, "Endpoint.am", f"{len(request.data)} bytes of "
                    "header, at most 4 GiB")
-        request.am_id = am_id
+        request.am_id = number
         acquire(payload, &request.view, False, "Endpoint.am")
         request.has_view = True
         request.start = <char *>request.view.buf
@@ -433,7 +447,7 @@ cdef class Endpoint:
         request.submit()
         return request
 
-    def add(self, remote, value, *, offset=None, unsigned size=8):
+    def add(self, remote, value, *, offset=None, size=8):
         """Add to a word of the peer, atomically; the old value is not fetched.
 
         Parameters
@@ -459,7 +473,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.add", remote, offset, value, None, size,
                            KIND_ATOMIC_POST, c.TOFU_ATOMIC_ADD)
 
-    def fetch_add(self, remote, value, *, offset=None, unsigned size=8):
+    def fetch_add(self, remote, value, *, offset=None, size=8):
         """As ``add``; the request's result is the old value, unsigned.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
@@ -467,7 +481,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.fetch_add", remote, offset, value, None, size,
                            KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_ADD)
 
-    def fetch_and(self, remote, value, *, offset=None, unsigned size=8):
+    def fetch_and(self, remote, value, *, offset=None, size=8):
         """Bitwise and, parameters as ``add``; the result is the old value, unsigned.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
@@ -475,7 +489,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.fetch_and", remote, offset, value, None, size,
                            KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_AND)
 
-    def fetch_or(self, remote, value, *, offset=None, unsigned size=8):
+    def fetch_or(self, remote, value, *, offset=None, size=8):
         """Bitwise or, parameters as ``add``; the result is the old value, unsigned.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
@@ -483,7 +497,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.fetch_or", remote, offset, value, None, size,
                            KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_OR)
 
-    def fetch_xor(self, remote, value, *, offset=None, unsigned size=8):
+    def fetch_xor(self, remote, value, *, offset=None, size=8):
         """Bitwise exclusive or, parameters as ``add``; the result is the old value,
         unsigned.
 
@@ -492,7 +506,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.fetch_xor", remote, offset, value, None, size,
                            KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_XOR)
 
-    def swap(self, remote, value, *, offset=None, unsigned size=8):
+    def swap(self, remote, value, *, offset=None, size=8):
         """Write a word, parameters as ``add``; the result is the old value, unsigned.
 
         Source: cython/core/tofu.h, tofu_ep_atomic_fetch.
@@ -500,7 +514,7 @@ cdef class Endpoint:
         return atomic(self, "Endpoint.swap", remote, offset, value, None, size,
                            KIND_ATOMIC_FETCH, c.TOFU_ATOMIC_SWAP)
 
-    def compare_swap(self, remote, compare, value, *, offset=None, unsigned size=8):
+    def compare_swap(self, remote, compare, value, *, offset=None, size=8):
         """Write ``value`` where ``compare`` stands, otherwise nothing; other
         parameters as ``add``; the result is the old value, unsigned.
 

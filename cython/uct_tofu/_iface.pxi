@@ -77,34 +77,36 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
                  rx_slots=None, rx_short_slots=None, tx_bounce=None,
                  tx_notified=None, am_polled=None, am_in_place=None,
                  rndv_split=None, strong_order=None,
-                 size_t am_backlog=1 << 30, on_error=None):
+                 am_backlog=1 << 30, on_error=None):
         cdef:
             c.tofu_iface_config_t config
             c.tofu_iface_t *iface = NULL
             c.tofu_md_t *c_md
+            size_t backlog
             int status
         if self.iface != NULL:
             refuse(TofuCallerError, "Iface", "it is open already")
         if on_error is not None and not callable(on_error):
             raise TypeError("on_error must be callable")
+        backlog = whole(am_backlog, "am_backlog")
         md.check()
         c.tofu_iface_config_default(&config)
         if am_seg_size is not None:
-            config.am_seg_size = am_seg_size
+            config.am_seg_size = whole(am_seg_size, "am_seg_size")
         if rx_slots is not None:
-            config.rx_slots = rx_slots
+            config.rx_slots = whole(rx_slots, "rx_slots", 0xffffffff)
         if rx_short_slots is not None:
-            config.rx_short_slots = rx_short_slots
+            config.rx_short_slots = whole(rx_short_slots, "rx_short_slots", 0xffffffff)
         if tx_bounce is not None:
-            config.tx_bounce = tx_bounce
+            config.tx_bounce = whole(tx_bounce, "tx_bounce", 0xffffffff)
         if tx_notified is not None:
-            config.tx_notified = tx_notified
+            config.tx_notified = whole(tx_notified, "tx_notified", 0xffffffff)
         if am_polled is not None:
-            config.am_polled = am_polled
+            config.am_polled = whole(am_polled, "am_polled", 0xffffffff)
         if am_in_place is not None:
             config.am_in_place = bool(am_in_place)
         if rndv_split is not None:
-            config.rndv_split = rndv_split
+            config.rndv_split = whole(rndv_split, "rndv_split")
         if strong_order is not None:
             config.strong_order = bool(strong_order)
         config.rx_desc = <void *>self       # handlers may keep messages
@@ -125,7 +127,7 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         self.on_error = on_error
         self.doomed = []
         self.flushes = []
-        self.am_backlog = am_backlog
+        self.am_backlog = backlog
         self.partial = {}
         self.streams = {}
         self.owner = PyThread_get_thread_ident()
@@ -323,7 +325,7 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             for key in [key for key in self.partial if key[0] == am_id]:
                 self.forget_partial(key)
 
-    def set_am_handler(self, int am_id, handler, *, bint view=False):
+    def set_am_handler(self, am_id, handler, *, bint view=False):
         """Set what receives the active messages that UCT's verbs send.
 
         Parameters
@@ -341,10 +343,10 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
 
         Source: cython/core/tofu.h, tofu_iface_set_am_handler.
         """
-        self.set_callback("Iface.set_am_handler", am_id, handler,
-                          MODE_DATA_VIEW if view else MODE_DATA)
+        self.set_callback("Iface.set_am_handler", signed_int(am_id, "am_id"),
+                          handler, MODE_DATA_VIEW if view else MODE_DATA)
 
-    def set_message_handler(self, int am_id, handler, *, bint view=False):
+    def set_message_handler(self, am_id, handler, *, bint view=False):
         """Set what receives the messages that ``Endpoint.am`` sends.
 
         Parameters
@@ -367,10 +369,10 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
 
         Source: cython/core/tofu.h, tofu_iface_set_am_handler, tofu_am_cb_t.
         """
-        self.set_callback("Iface.set_message_handler", am_id, handler,
-                          MODE_MESSAGE_VIEW if view else MODE_MESSAGE)
+        self.set_callback("Iface.set_message_handler", signed_int(am_id, "am_id"),
+                          handler, MODE_MESSAGE_VIEW if view else MODE_MESSAGE)
 
-    def messages(self, int am_id):
+    def messages(self, am_id):
         """The messages that ``Endpoint.am`` sends with one id, to iterate over.
 
         ``async for message in iface.messages(3)`` in an asyncio event loop;
@@ -387,15 +389,16 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
 
         Source: cython/core/tofu.h, tofu_iface_set_am_handler.
         """
+        cdef int number = signed_int(am_id, "am_id")
         self.check()
-        stream = self.streams.get(am_id)
+        stream = self.streams.get(number)
         if stream is None:
-            if 0 <= am_id < 32 and self.am_handlers[am_id] is not None:
+            if 0 <= number < 32 and self.am_handlers[number] is not None:
                 refuse(TofuInUseError, "Iface.messages",
-                       f"AM id {am_id} of {self!r} has a handler")
+                       f"AM id {number} of {self!r} has a handler")
             from uct_tofu import _loop
-            stream = _loop.MessageStream(self, am_id)
-            self.streams[am_id] = stream
+            stream = _loop.MessageStream(self, number)
+            self.streams[number] = stream
         return stream
 
     def _forget_stream(self, int am_id):

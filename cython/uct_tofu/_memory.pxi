@@ -35,13 +35,13 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
     """
 
     def __init__(self, Backend backend=None, *, tni=None, tnis=None,
-                 stripe_thresh=0, size_t arena_chunk=0,
+                 stripe_thresh=0, arena_chunk=0,
                  Py_ssize_t kept_registrations=256):
         cdef:
             c.tofu_md_config_t config
             c.tofu_md_attr_t attr
             c.tofu_md_t *md = NULL
-            int status
+            int number, status
         if self.md != NULL:
             refuse(TofuCallerError, "MemoryDomain", "it is open already")
         if kept_registrations < 0:
@@ -51,19 +51,20 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
             backend = Backend.load()
         c.tofu_md_config_default(&config)
         if tni is not None:
-            config.tni = tni
+            config.tni = whole(tni, "tni", 0xffffffff)
         for index in () if tnis is None else tnis:
-            if not 0 <= index < 32:
-                raise ValueError(f"TNI index {index}: 0 to 31 can be")
-            config.tni_mask |= 1u << <unsigned>index
+            number = signed_int(index, "an index in tnis")
+            if not 0 <= number < 32:
+                raise ValueError(f"TNI index {number}: 0 to 31 can be")
+            config.tni_mask |= 1u << <unsigned>number
         if tnis is not None and config.tni_mask == 0:
             # to the core no index means all
             raise ValueError("tnis is empty; None means all")
         if isinstance(stripe_thresh, float) and stripe_thresh == math.inf:
             config.stripe_thresh = SIZE_MAX
-        elif stripe_thresh != 0:
+        elif whole(stripe_thresh, "stripe_thresh") != 0:
             config.stripe_thresh = stripe_thresh
-        if arena_chunk != 0:
+        if whole(arena_chunk, "arena_chunk") != 0:
             config.arena_chunk = arena_chunk
         with nogil:
             status = c.tofu_md_open(backend.backend, &config, &md)
@@ -108,7 +109,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
             "num_registrations": attr.num_registrations,
         }
 
-    def alloc(self, size_t length, *, bint read_only=False):
+    def alloc(self, length, *, bint read_only=False):
         """Allocate zeroed, registered memory that peers reach fastest.
 
         Parameters
@@ -128,7 +129,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         """
         cdef:
             Memory mem = Memory.__new__(Memory)
-            size_t size = length
+            size_t wanted = whole(length, "length"), size = wanted
             unsigned flags = c.TOFU_MEM_READ_ONLY if read_only else 0
             c.tofu_md_t *md
             c.tofu_mem_t *memh = NULL
@@ -146,7 +147,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         mem.allocated = True
         mem.read_only = read_only
         mem.start = start
-        mem.size = length
+        mem.size = wanted
         mem.memh = memh
         return mem
 

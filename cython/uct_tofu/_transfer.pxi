@@ -7,7 +7,7 @@ cdef class _Iov:
 
     def __cinit__(self, local, Iface iface not None):
         cdef Memory memory
-        cdef size_t length
+        cdef size_t start, length
         if isinstance(local, Memory):
             pieces = [(local, 0, len(local))]
         elif isinstance(local, tuple):
@@ -38,8 +38,9 @@ cdef class _Iov:
                     and first + size <= memory.size):
                 refuse(TofuRangeError, "Endpoint", f"{size} bytes at offset "
                        f"{first} are not inside {memory!r}")
-            length = size
-            self.iov[self.count].buffer = <char *>memory.start + <size_t>first
+            length = whole(size, "a piece's length")
+            start = whole(first, "a piece's offset")
+            self.iov[self.count].buffer = <char *>memory.start + start
             self.iov[self.count].length = length
             self.iov[self.count].memh = memory.memh
             self.iov[self.count].stride = 0
@@ -52,11 +53,14 @@ cdef class _Iov:
         PyMem_Free(self.iov)
 
 
-cdef uint64_t operand(value, unsigned size) except? 0:
+cdef uint64_t operand(value, unsigned size, str name="value") except? 0:
     """A signed or unsigned integer of 4 or 8 bytes."""
     if size != 4 and size != 8:
         raise ValueError(f"size must be 4 or 8, not {size}")
-    value = operator.index(value)       # NumPy's integers know 64 bits only
+    try:
+        value = operator.index(value)   # NumPy's integers know 64 bits only
+    except TypeError:
+        not_whole(value, name)
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < (1 << bits):
         raise OverflowError(f"{value} does not fit in {size} bytes")
@@ -122,9 +126,10 @@ cdef Request put_or_get(Endpoint self, str call, object local, object remote,
 
 
 cdef Request atomic(Endpoint self, str call, object remote, object offset, object value,
-                    object compare, unsigned size, int kind, int op):
+                    object compare, object word_size, int kind, int op):
     cdef RemoteMemory target
     cdef Request request
+    cdef unsigned size = whole(word_size, "size", 0xffffffff)
     cdef uint64_t word = operand(value, size)
     self.check()
     if type(remote) is not RemoteMemory:
@@ -141,7 +146,7 @@ cdef Request atomic(Endpoint self, str call, object remote, object offset, objec
     request.atomic_op = op
     if kind == KIND_ATOMIC_CSWAP:
         request.swap = word
-        request.operand = operand(compare, size)
+        request.operand = operand(compare, size, "compare")
     if kind != KIND_ATOMIC_POST:
         request.word_size = size
     request.submit()

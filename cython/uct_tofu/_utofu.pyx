@@ -36,6 +36,7 @@ cdef object warn = warnings.warn
 
 include "_fork.pxi"
 include "_integer.pxi"
+include "_whole.pxi"
 
 
 class OnesidedFlag(enum.IntFlag):

@@ -111,9 +111,11 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
     Source: uTofu user's guide 2.3, 3.4, 3.8.
     """
 
-    def __init__(self, Backend backend not None, uint16_t tni, size_t count=1, *,
+    def __init__(self, Backend backend not None, tni, count=1, *,
                  bint thread_safe=False):
         cdef:
+            uint16_t c_tni = whole(tni, "tni", 0xffff)
+            size_t number = whole(count, "count")
             const tofu_functions *fn = &backend.backend.fn
             unsigned long flags = 0
             c.utofu_barrier_caps *caps = NULL
@@ -123,28 +125,28 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
             raise RuntimeError("the VBGs exist already")
         if thread_safe:
             flags |= c.UTOFU_VBG_FLAG_THREAD_SAFE
-        ret = fn.query_barrier_caps(tni, &caps)
+        ret = fn.query_barrier_caps(c_tni, &caps)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_query_barrier_caps", ret, f"TNI {tni}")
-        memory = <c.utofu_vbg_id_t *>PyMem_RawCalloc(max(count, 1), sizeof(
+        memory = <c.utofu_vbg_id_t *>PyMem_RawCalloc(max(number, 1), sizeof(
             c.utofu_vbg_id_t))
         if memory == NULL:
-            raise MemoryError(f"no memory for {count} VBG IDs")
+            raise MemoryError(f"no memory for {number} VBG IDs")
         with nogil:
-            ret = fn.alloc_vbg(tni, count, flags, memory)
+            ret = fn.alloc_vbg(c_tni, number, flags, memory)
         if ret != c.UTOFU_SUCCESS:
             PyMem_RawFree(memory)
-            fail("utofu_alloc_vbg", ret, f"{count} VBGs of TNI {tni}")
+            fail("utofu_alloc_vbg", ret, f"{number} VBGs of TNI {tni}")
         if self.memory != NULL:  # by another thread, meanwhile
-            fn.free_vbg(memory, count)
+            fn.free_vbg(memory, number)
             PyMem_RawFree(memory)
             raise RuntimeError("the VBGs exist already")
         self.memory = memory
-        self.count = count
+        self.count = number
         self.max_data = max(caps.max_uint64_reduction, caps.max_double_reduction)
         self.backend = backend
         self.fn = fn
-        self.tni = tni
+        self.tni = c_tni
         self.lock = _Lock()
         self.num_waits = 0
         self.generation = fork_generation

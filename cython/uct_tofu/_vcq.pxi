@@ -42,12 +42,13 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
     Source: uTofu user's guide 3.3, 3.7.
     """
 
-    def __init__(self, Backend backend not None, uint16_t tni, *,
+    def __init__(self, Backend backend not None, tni, *,
                  bint exclusive=False, bint thread_safe=False,
                  bint session_mode=False, cmp_id=None):
         cdef:
             const tofu_functions *fn = &backend.backend.fn
             unsigned long flags = 0
+            uint16_t c_tni = whole(tni, "tni", 0xffff)
             uint16_t c_cmp_id = 0, cq = 0, cq_tni = 0, extra = 0
             uint8_t xyzabc[6]
             c.utofu_vcq_hdl_t hdl = 0
@@ -68,12 +69,12 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
             if exclusive or session_mode:
                 raise ValueError("Vcq: cmp_id goes neither with exclusive nor "
                                  "with session_mode")
-            c_cmp_id = cmp_id
+            c_cmp_id = whole(cmp_id, "cmp_id", 0xffff)
         with nogil:
             if chosen:
-                ret = fn.create_vcq_with_cmp_id(tni, c_cmp_id, flags, &hdl)
+                ret = fn.create_vcq_with_cmp_id(c_tni, c_cmp_id, flags, &hdl)
             else:
-                ret = fn.create_vcq(tni, flags, &hdl)
+                ret = fn.create_vcq(c_tni, flags, &hdl)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_create_vcq_with_cmp_id" if chosen
                  else "utofu_create_vcq", ret,
@@ -92,7 +93,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
             raise RuntimeError("the VCQ exists already")
         self.backend = backend
         self.fn = fn
-        self.tni = tni
+        self.tni = c_tni
         self.lock = cq_lock(cq_tni, cq)
         self.hdl = hdl
         self.vcq_id = vcq_id

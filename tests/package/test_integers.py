@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from core_support import PATIENCE, loopback, queued_message
 
-from uct_tofu import Backend, Endpoint, Iface, MemoryDomain, RemoteKey, Vcq
+from uct_tofu import Backend, Endpoint, Iface, MemoryDomain, RemoteKey, Vbg, Vcq
 
 FLOATS = [1.5, 2.0, np.float64(8), np.float32(1), Decimal(8), Fraction(8), "8", None]
 
@@ -128,3 +128,53 @@ def test_a_text_is_no_time(net):
     with pytest.raises(TypeError, match="timeout must be .* or None, not str"):
         request.wait("1")
     request.wait(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["8", 1.5, -1, 2**64, 10**5000],
+    ids=["text", "float", "negative", "large", "longest"],  # that can't be printed
+)
+def test_errors_name_the_argument(net, value):
+    """Those of a typed argument of Cython do not."""
+    ep, key, address = net.ep, net.remote.key, net.remote.address
+    error = OverflowError if isinstance(value, int) else TypeError
+    calls = [
+        ("remote_addr", lambda: ep.put_short(b"x", value, key)),
+        ("remote_addr", lambda: ep.put_bcopy(b"x", value, key)),
+        ("remote_addr", lambda: ep.put_zcopy(net.memory, value, key)),
+        ("remote_addr", lambda: ep.get_zcopy(net.memory, value, key)),
+        ("remote_addr", lambda: ep.atomic_post(0, 1, value, key)),
+        ("remote_addr", lambda: ep.atomic_cswap(0, 1, value, key)),
+        ("length", lambda: ep.get_bcopy(value, address, key)),
+        ("header", lambda: ep.am_short(1, value)),
+        ("am_id", lambda: ep.am_short(value, 1)),
+        ("am_id", lambda: ep.am_bcopy(value, b"")),
+        ("size", lambda: ep.add(net.remote, 1, size=value)),
+        ("size", lambda: ep.atomic_fetch(0, 1, address, key, size=value)),
+        ("length", lambda: net.md.alloc(value)),
+        ("tx_bounce", lambda: Iface(net.md, tx_bounce=value)),
+        ("am_seg_size", lambda: Iface(net.md, am_seg_size=value)),
+        ("am_backlog", lambda: Iface(net.md, am_backlog=value)),
+        ("tni", lambda: MemoryDomain(tni=value)),
+        ("stripe_thresh", lambda: MemoryDomain(stripe_thresh=value)),
+        ("arena_chunk", lambda: MemoryDomain(arena_chunk=value)),
+        ("tni", lambda: Vcq(Backend.load(), value)),
+        ("cmp_id", lambda: Vcq(Backend.load(), 0, cmp_id=value)),
+        ("count", lambda: Vbg(Backend.load(), 0, value)),
+    ]
+    if value != -1:  # in these it is an int, and outside of what can be
+        calls += [
+            ("am_id", lambda: ep.am(value)),
+            ("am_id", lambda: net.iface.set_am_handler(value, None)),
+            ("am_id", lambda: net.iface.messages(value)),
+            ("an index in tnis", lambda: MemoryDomain(tnis=[value])),
+        ]
+    if error is TypeError:
+        calls += [
+            ("value", lambda: ep.add(net.remote, value)),
+            ("compare", lambda: ep.compare_swap(net.remote, value, 1)),
+        ]
+    for name, call in calls:
+        with pytest.raises(error, match=f"^{name} (must|is too)"):
+            call()
