@@ -40,8 +40,8 @@ extern double emu_entry_share;
 extern bool emu_floor_waits;
 
 /* One way of an 8-byte store to a load on another CPU that has been looking for a while, and
- * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most, or 1.5 s where the CPUs
- * are busy with other things. */
+ * emu_way_probe of such a line, in ns; 0: not known.  Takes 0.2 s at most, or some seconds where the
+ * CPUs are busy with other things. */
 struct emu_floor {
     double way, probe;
 };
