@@ -532,8 +532,9 @@ bool emu_timing_polled(uint64_t due)
             }
             while ((now = emu_ticks()) < due) {
             }
+            due = (now - due < tk_late) ? due : now; /* it lost its CPU here, and does not catch up */
         }
-        me.skew = (now - due < tk_late) ? now - due : 0; /* as in emu_timing_posted */
+        me.skew = now - due;
     }
     me.last  = now;
     me.empty = 0;
