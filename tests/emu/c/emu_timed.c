@@ -8,9 +8,13 @@
 
 #include <locale.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,6 +84,55 @@ CONF_TEST("timed", timed_get_and_armw, 1, "the notices of a get and an ARMW are 
         CONF_CHECK(took >= 1185, "an ARMW took %g ns", took);
     }
     CONF_CHECK(words[64] == 20, "%d additions", (int)words[64]);
+}
+
+/* A process that takes this CPU away now and then */
+static pid_t burn_beside(void)
+{
+    cpu_set_t here;
+    pid_t     pid;
+
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof(here), &here);
+    pid = fork();
+    CONF_CHECK(pid >= 0, "fork");
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+        }
+    }
+    return pid;
+}
+
+CONF_TEST("timed", timed_no_catching_up, 1, "a thread that loses its CPU while it polls does not have the time back")
+{
+    enum { ROUNDS = 60000, MOST = 20 };
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         vcq;
+    utofu_stadd_t           s;
+    unsigned                run = 0, longest = 0;
+    void                   *cbdata;
+    pid_t                   pid;
+
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    conf_timeout(60);
+    open_timed(&vcq, &s);
+    pid = burn_beside();
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        double start = now_ns();
+
+        CONF_OK(utofu_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_ADD, 1, s, 1, CONF_LMRQ, NULL));
+        CONF_CHECK(CONF_WAIT_MRQ(&vcq, &notice) == UTOFU_SUCCESS, "ARMW");
+        run     = (now_ns() - start < 1185. / 2) ? run + 1 : 0;
+        longest = (run > longest) ? run : longest;
+        utofu_poll_tcq(vcq.hdl, 0, &cbdata);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CONF_CHECK(longest < MOST, "%u ARMWs in a row took less than half of their time", longest);
+    conf_dereg(&vcq, s);
+    conf_vcq_close(&vcq);
 }
 
 CONF_TEST("timed", timed_bytes_and_gap, 1, "bytes take their time on the TNI, with a gap more of it")
