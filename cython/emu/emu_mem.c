@@ -15,15 +15,10 @@
 
 #include <tofu_vcq.h>
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define UNORDERED_NAME "/memfd:" TOFU_UNORDERED_MEMFD
@@ -51,141 +46,6 @@ int emu_mem_init(struct emu_vcq *vcq)
     vcq->stag_free  = vcq->rehome_stag = STAG_NONE;
     vcq->stag_fresh = EMU_NUM_STAGS_USER; /* below it: chosen by users */
     return UTOFU_SUCCESS;
-}
-
-/* ---------------------------------------------------------------- segments */
-
-/* A copy, kept by us, of a descriptor that is open on the file and can be mapped
- * as needed; -1: not such a descriptor */
-static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
-{
-    struct stat st;
-    int         mode, fd;
-
-    if (fstat(n, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
-        return -1;
-    }
-    mode = fcntl(n, F_GETFL);
-    if ((mode < 0) || ((mode & O_ACCMODE) == O_WRONLY) || (writable && ((mode & O_ACCMODE) != O_RDWR))) {
-        return -1;
-    }
-    fd = emu_fd_dup(n);
-    /* another thread may have closed it and opened something else meanwhile */
-    if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino))) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-#define FD_SCAN 4096 /* descriptors tried one by one where /proc/self/fd is closed to us */
-
-/* A descriptor of ours for the file: one that the program has open, else one
- * opened by the name in the mapping. */
-static int find_file(const struct emu_vma *vma, bool writable)
-{
-    struct dirent *ent;
-    char           path[EMU_OWN_PATH];
-    DIR           *d  = opendir(emu_own_path("fd", path));
-    int            fd = -1, by_name;
-
-    if (d != NULL) {
-        while ((fd < 0) && ((ent = readdir(d)) != NULL)) {
-            char *end;
-            long  n = strtol(ent->d_name, &end, 10);
-
-            if ((end != ent->d_name) && (*end == '\0') && (n != dirfd(d))) {
-                fd = dup_if_file((int)n, vma, writable);
-            }
-        }
-        closedir(d);
-    } else {
-        for (int n = 0; (fd < 0) && (n < FD_SCAN); n++) {
-            fd = dup_if_file(n, vma, writable);
-        }
-    }
-    if ((fd < 0) && (vma->path[0] == '/')) {
-        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
-        if (by_name >= 0) {
-            fd = dup_if_file(by_name, vma, writable);
-            close(by_name);
-        }
-    }
-    return fd;
-}
-
-/* To peers.  An odd generation tells them that the rest is there. */
-static void seg_show(unsigned index)
-{
-    const struct emu_seg *seg   = &emu_g.seg[index];
-    struct emu_seg       *shown = &emu_g.shm->seg[index];
-    uint32_t              gen   = atomic_load(&seg->gen);
-
-    if (gen & 1) {
-        shown->fd       = seg->fd;
-        shown->dev      = seg->dev;
-        shown->ino      = seg->ino;
-        shown->writable = seg->writable;
-    }
-    atomic_store(&shown->gen, gen);
-}
-
-/* The index of the segment for a shared mapping, one reference taken; -1: peers
- * can't map it */
-static int seg_get(const struct emu_vma *vma, bool writable)
-{
-    struct emu_seg *seg = emu_g.seg;
-    int             index = -1, fd;
-
-    emu_lock(&emu_g.lock);
-    for (unsigned i = 0; i < emu_g.seg_high; i++) {
-        bool used = atomic_load(&seg[i].gen) & 1;
-
-        if (used && (seg[i].dev == vma->dev) && (seg[i].ino == vma->ino) && (seg[i].writable || !writable)) {
-            seg[i].refs++;
-            emu_unlock(&emu_g.lock);
-            return (int)i;
-        }
-        if (!used && (index < 0)) {
-            index = (int)i;
-        }
-    }
-    if ((index < 0) && (emu_g.seg_high < EMU_MAX_SEGS)) {
-        index = (int)emu_g.seg_high++;
-    }
-    fd = (index < 0) ? -1 : find_file(vma, writable);
-    if (fd < 0) {
-        index = -1;
-    } else {
-        seg[index].fd       = fd;
-        seg[index].dev      = vma->dev;
-        seg[index].ino      = vma->ino;
-        seg[index].refs     = 1;
-        seg[index].writable = writable;
-        atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */
-        seg_show((unsigned)index);
-    }
-    emu_unlock(&emu_g.lock);
-    return index;
-}
-
-static void seg_put(uint32_t index)
-{
-    struct emu_seg *seg = &emu_g.seg[index];
-
-    emu_lock(&emu_g.lock);
-    if (--seg->refs == 0) {
-        struct stat st;
-
-        atomic_fetch_add(&seg->gen, 1);
-        seg_show(index);
-        /* the program may have closed it, and opened something else */
-        if (!fstat(seg->fd, &st) && (st.st_dev == seg->dev) && (st.st_ino == seg->ino)) {
-            close(seg->fd);
-        }
-        seg->fd = -1;
-    }
-    emu_unlock(&emu_g.lock);
 }
 
 /* ----------------------------------------------------------- registrations */
@@ -226,7 +86,7 @@ static int home_window(const struct emu_window *w, uintptr_t addr, size_t size)
 {
     struct emu_vma file = {.dev = w->dev, .ino = w->ino};
 
-    return ((w->begin - addr > UINT16_MAX) || (addr + size - w->end > UINT16_MAX)) ? -1 : seg_get(&file, true);
+    return ((w->begin - addr > UINT16_MAX) || (addr + size - w->end > UINT16_MAX)) ? -1 : emu_seg_get(&file, true);
 }
 
 static bool is_page(const struct emu_vma *vma, const char *name)
@@ -280,7 +140,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (said) {
         why = NULL; /* it says no more than that: nobody maps it */
     } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
-        seg = seg_get(&vma, writable);
+        seg = emu_seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
     } else {
         home = emu_rehome_get(vcq, (uintptr_t)addr, size, vma.plain, &w, &why);
@@ -346,7 +206,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     stag_show(vcq, stag);
     if (shared) {
         home = emu_rehome_of(emu_g.seg[seg].dev, emu_g.seg[seg].ino, shown);
-        seg_put(seg);
+        emu_seg_put(seg);
     }
     emu_rehome_put(home, addr, size);
 }

@@ -71,6 +71,11 @@ void emu_rehome_fork_prepare(void);
 void emu_rehome_fork_parent(void);
 void emu_rehome_fork_child(void);
 
+/* emu_seg.c: the index of the segment for a shared mapping, one reference taken; -1: peers can't map it.  And
+ * given back (both take emu_g.lock) */
+int  emu_seg_get(const struct emu_vma *vma, bool writable);
+void emu_seg_put(uint32_t index);
+
 /* emu_fault.c: mappings of files that a peer may cut off (lock held) */
 void emu_fault_guard(int fd, void *base, uint64_t size);
 void emu_fault_unguard(void *base);

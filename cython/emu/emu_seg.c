@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * emu_seg.c - the files with registered memory in them, which peers open and map: a descriptor of each, and how
+ * many registrations it is kept for.
+ */
+#include "emu_internal.h"
+#include "emu_job.h"
+#include "emu_vma.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A copy, kept by us, of a descriptor that is open on the file and can be mapped
+ * as needed; -1: not such a descriptor */
+static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
+{
+    struct stat st;
+    int         mode, fd;
+
+    if (fstat(n, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino) || !S_ISREG(st.st_mode)) {
+        return -1;
+    }
+    mode = fcntl(n, F_GETFL);
+    if ((mode < 0) || ((mode & O_ACCMODE) == O_WRONLY) || (writable && ((mode & O_ACCMODE) != O_RDWR))) {
+        return -1;
+    }
+    fd = emu_fd_dup(n);
+    /* another thread may have closed it and opened something else meanwhile */
+    if ((fd >= 0) && (fstat(fd, &st) || (st.st_dev != vma->dev) || (st.st_ino != vma->ino))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+#define FD_SCAN 4096 /* descriptors tried one by one where /proc/self/fd is closed to us */
+
+/* A descriptor of ours for the file: one that the program has open, else one
+ * opened by the name in the mapping. */
+static int find_file(const struct emu_vma *vma, bool writable)
+{
+    struct dirent *ent;
+    char           path[EMU_OWN_PATH];
+    DIR           *d  = opendir(emu_own_path("fd", path));
+    int            fd = -1, by_name;
+
+    if (d != NULL) {
+        while ((fd < 0) && ((ent = readdir(d)) != NULL)) {
+            char *end;
+            long  n = strtol(ent->d_name, &end, 10);
+
+            if ((end != ent->d_name) && (*end == '\0') && (n != dirfd(d))) {
+                fd = dup_if_file((int)n, vma, writable);
+            }
+        }
+        closedir(d);
+    } else {
+        for (int n = 0; (fd < 0) && (n < FD_SCAN); n++) {
+            fd = dup_if_file(n, vma, writable);
+        }
+    }
+    if ((fd < 0) && (vma->path[0] == '/')) {
+        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+        if (by_name >= 0) {
+            fd = dup_if_file(by_name, vma, writable);
+            close(by_name);
+        }
+    }
+    return fd;
+}
+
+/* To peers.  An odd generation tells them that the rest is there. */
+static void seg_show(unsigned index)
+{
+    const struct emu_seg *seg   = &emu_g.seg[index];
+    struct emu_seg       *shown = &emu_g.shm->seg[index];
+    uint32_t              gen   = atomic_load(&seg->gen);
+
+    if (gen & 1) {
+        shown->fd       = seg->fd;
+        shown->dev      = seg->dev;
+        shown->ino      = seg->ino;
+        shown->writable = seg->writable;
+    }
+    atomic_store(&shown->gen, gen);
+}
+
+/* The index of the segment for a shared mapping, one reference taken; -1: peers
+ * can't map it */
+int emu_seg_get(const struct emu_vma *vma, bool writable)
+{
+    struct emu_seg *seg = emu_g.seg;
+    int             index = -1, fd;
+
+    emu_lock(&emu_g.lock);
+    for (unsigned i = 0; i < emu_g.seg_high; i++) {
+        bool used = atomic_load(&seg[i].gen) & 1;
+
+        if (used && (seg[i].dev == vma->dev) && (seg[i].ino == vma->ino) && (seg[i].writable || !writable)) {
+            seg[i].refs++;
+            emu_unlock(&emu_g.lock);
+            return (int)i;
+        }
+        if (!used && (index < 0)) {
+            index = (int)i;
+        }
+    }
+    if ((index < 0) && (emu_g.seg_high < EMU_MAX_SEGS)) {
+        index = (int)emu_g.seg_high++;
+    }
+    fd = (index < 0) ? -1 : find_file(vma, writable);
+    if (fd < 0) {
+        index = -1;
+    } else {
+        seg[index].fd       = fd;
+        seg[index].dev      = vma->dev;
+        seg[index].ino      = vma->ino;
+        seg[index].refs     = 1;
+        seg[index].writable = writable;
+        atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */
+        seg_show((unsigned)index);
+    }
+    emu_unlock(&emu_g.lock);
+    return index;
+}
+
+void emu_seg_put(uint32_t index)
+{
+    struct emu_seg *seg = &emu_g.seg[index];
+
+    emu_lock(&emu_g.lock);
+    if (--seg->refs == 0) {
+        struct stat st;
+
+        atomic_fetch_add(&seg->gen, 1);
+        seg_show(index);
+        /* the program may have closed it, and opened something else */
+        if (!fstat(seg->fd, &st) && (st.st_dev == seg->dev) && (st.st_ino == seg->ino)) {
+            close(seg->fd);
+        }
+        seg->fd = -1;
+    }
+    emu_unlock(&emu_g.lock);
+}
