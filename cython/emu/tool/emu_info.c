@@ -88,7 +88,6 @@ static void control_open(int fd, const struct stat *st, struct found *f)
     static struct emu_control head; /* what is before its lock */
     const struct emu_control *c     = &head;
     size_t                    n     = offsetof(struct emu_control, lock);
-    int                       seals = fcntl(fd, F_GET_SEALS);
     void                     *map;
 
     if (read_at(fd, &head, n, 0) < (ssize_t)n) {
@@ -105,7 +104,7 @@ static void control_open(int fd, const struct stat *st, struct found *f)
         snprintf(f->why, sizeof(f->why), "of another user (%u)", c->uid);
     } else if (memchr(c->job, '\0', sizeof(c->job)) == NULL) {
         snprintf(f->why, sizeof(f->why), "without a job name");
-    } else if ((seals < 0) || !(seals & F_SEAL_SHRINK)) {
+    } else if (!emu_memfd_stays(fd)) {
         snprintf(f->why, sizeof(f->why), "not sealed"); /* it could shrink under the mapping */
     } else {
         map = mmap(NULL, sizeof(*c), PROT_READ, MAP_SHARED, fd, 0);
