@@ -15,8 +15,8 @@
  *    emu_rehome_hold before its own, which may be on the same pages; or the pages are frozen
  *    (emu_freeze.c).  Signals are held back; nothing on the pages is registered already, so
  *    no peer writes there.
- *  - Nobody holds the old pages: nothing is pinned or locked, there is no io_uring, no aio
- *    context, no device that could have them (emu_rehome_may.c).
+ *  - Nobody holds the old pages: nothing is pinned, there is no io_uring, no aio context, no device
+ *    that could have them (emu_rehome_may.c).  What is locked is locked again (emu_rehome_lock.c).
  *  - A child has its own copy (fork): it makes it before the program goes on in it, and the
  *    parent waits for it; its other threads too, where they write there (emu_rehome_fork.c).  Of what
  *    the caller runs on, the parent makes it (emu_rehome_stack.c).
@@ -133,8 +133,9 @@ static bool registered(uintptr_t lo, uintptr_t hi)
 /* --------------------------------------------------------------- there and back */
 
 /* What of [lo, hi) is there, and not registered, becomes private; returns how many bytes of it are */
-static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
+static uintptr_t go_back(uintptr_t lo, uintptr_t hi, struct emu_rehome_how how)
 {
+    struct emu_rehome_locks locks = {.num = 0};
     struct emu_mapping m;
     uintptr_t          from, to, at, n = 0;
     sigset_t           all, old;
@@ -145,19 +146,23 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
         next_registered(at, hi, &from, &to);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         emu_rehome_hold();
-        for (; (at < from) && !emu_rehome_not_alone(threads) && (emu_home_mapping(at, from, &m) == 1); at = m.end) {
+        for (; (at < from) && !emu_rehome_not_alone(how.threads) && (emu_home_mapping(at, from, &m) == 1); at = m.end) {
             if (m.begin < at) {
                 m.off += at - m.begin;
                 m.begin = at;
             }
             more  = m.end > hi;
             m.end = (m.end < from) ? m.end : from;
+            if (how.locks && !emu_rehome_locks(m.begin, m.end, &locks)) {
+                continue; /* as what can't be held still */
+            }
             if ((emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) ?
-                        emu_rehome_stack_out(emu_home_fd(), &m, threads) :
-                        emu_rehome_move_out(emu_home_fd(), m, threads, true)) {
+                        emu_rehome_stack_out(emu_home_fd(), &m, how.threads) :
+                        emu_rehome_move_out(emu_home_fd(), m, how.threads, true)) {
                 n += m.end - m.begin;
                 emu_home_went(&m, more);
             }
+            emu_rehome_lock_again(&locks);
         }
         emu_rehome_release();
         pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -166,7 +171,7 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, bool threads)
 }
 
 /* What could not go back with its registration */
-static void go_back_late(void)
+static void go_back_late(struct emu_rehome_how how)
 {
     struct emu_home_mappings b;
     uintptr_t                after = 0;
@@ -175,7 +180,7 @@ static void go_back_late(void)
         for (unsigned k = 0; k < b.num; k++) {
             after = b.m[k].end;
             if (emu_home_is_left_over(&b.m[k])) {
-                go_back(b.m[k].begin, b.m[k].end, false);
+                go_back(b.m[k].begin, b.m[k].end, how);
             }
         }
     }
@@ -203,8 +208,9 @@ static int slot_find(uintptr_t lo, uintptr_t hi)
 struct wish {
     uintptr_t   addr, end, lo, hi; /* lo, hi: whole pages that may be moved */
     bool        plain; /* it is known to be of a kind that can be moved, all of it */
-    bool        asked, threads, trimmed;
+    bool        asked, trimmed;
     const char *against;
+    struct emu_rehome_how how;
 };
 
 static const char *against(struct wish *wish)
@@ -218,9 +224,9 @@ static const char *against(struct wish *wish)
                                         "it was deregistered at once the last times" :
                         ((emu_home.fd >= 0) && (emu_home_fd() < 0)) ?
                                         "the program has closed the memfd" :
-                                        emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->threads);
+                                        emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &wish->how);
     }
-    if ((wish->against == NULL) && wish->threads && !wish->trimmed) {
+    if ((wish->against == NULL) && wish->how.threads && !wish->trimmed) {
         const char *first = (wish->addr > wish->lo) ? emu_rehome_against_edge(wish->lo) : NULL;
         const char *last  = (wish->end < wish->hi) ? emu_rehome_against_edge(wish->hi - page) : NULL;
 
@@ -235,8 +241,9 @@ static const char *against(struct wish *wish)
 /* Pages [lo, hi) of it are moved in where the slot has them.  Returns what speaks against it. */
 static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish *wish)
 {
-    uintptr_t   done;
-    const char *why = against(wish);
+    struct emu_rehome_locks locks = {.num = 0};
+    uintptr_t               done;
+    const char             *why = against(wish);
 
     if (why != NULL) {
         return why;
@@ -250,16 +257,20 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
         return "it is too large";
     }
     emu_rehome_stack_purge(emu_home.dev, emu_home.ino);
-    why = emu_rehome_against_pages(lo, hi, wish->threads, wish->plain);
+    why = emu_rehome_against_pages(lo, hi, wish->how.threads, wish->plain);
     if (why != NULL) {
         return why;
     }
     if (registered(lo, hi)) {
         return "some of its pages is registered, and was not moved";
     }
+    if (wish->how.locks && !emu_rehome_locks(lo, hi, &locks)) {
+        return "it is locked in many pieces";
+    }
     done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
-                   emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads) :
-                   emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->threads);
+                   emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads) :
+                   emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads);
+    emu_rehome_lock_again(&locks);
     emu_home_came(i, lo, done);
     if (done < hi) {
         emu_rehome_punch(emu_home_fd(), emu_home_offset(i, done), hi - done);
@@ -403,17 +414,18 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
     uint64_t           start, undone = 0, served = 0;
     struct emu_mapping m;
     uintptr_t          back = 0;
-    bool               may = false, threads = true, vain;
+    bool               may = false, vain;
+    struct emu_rehome_how how = {.threads = true};
 
     if (emu_home.used == 0) {
         return;
     }
     start = emu_now();
     if ((i >= 0) || many_wait() || (emu_home_mapping(lo, hi, &m) != 0)) {
-        may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &threads) == NULL;
+        may = emu_rehome_against(emu_g.env.rehome == EMU_REHOME_AUTO, &how) == NULL;
     }
     if (may) {
-        back = go_back(lo, hi, threads);
+        back = go_back(lo, hi, how);
     }
     if (i >= 0) {
         struct emu_home_slot *slot = &emu_home.slot[i];
@@ -429,8 +441,8 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
     }
     /* what is not back may be memory of the file that nothing shows: the program has unmapped it */
     if (many_wait() || ((i >= 0) && (back < hi - lo))) {
-        if (may && !threads) { /* or one of them may be unmapping it just now */
-            go_back_late();
+        if (may && !how.threads) { /* or one of them may be unmapping it just now */
+            go_back_late(how);
         }
         emu_home_leave();
     }

@@ -11,10 +11,13 @@
 
 #include <signal.h>
 
-/* emu_rehome_may.c: what speaks against moving memory of this process; NULL: nothing.
- * *threads_p: there are other threads, so it has to be frozen.  threads_ok: UTOFU_EMU_REHOME
- * allows that. */
-const char *emu_rehome_against(bool threads_ok, bool *threads_p);
+/* emu_rehome_may.c: what speaks against moving memory of this process; NULL: nothing.  threads_ok:
+ * UTOFU_EMU_REHOME allows to do it beside threads. */
+struct emu_rehome_how {
+    bool threads; /* there are other threads, so memory has to be frozen */
+    bool locks;   /* the program has locked memory, so what of it is moved has to be locked again */
+};
+const char *emu_rehome_against(bool threads_ok, struct emu_rehome_how *how);
 /* The same of the pages [lo, hi); plain: they are known to be of a kind that can be moved */
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, bool plain);
 bool        emu_rehome_other_threads(void);
@@ -26,6 +29,21 @@ bool emu_rehome_is_control_block(uintptr_t lo, uintptr_t hi);
 
 /* The caller's stack is on these pages, or will be. */
 bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
+
+/* emu_rehome_lock.c: what of [lo, hi) is locked; false: nobody can say, or it is too many pieces.  It
+ * is locked again.  (No allocation.) */
+#define EMU_REHOME_LOCKS_MAX 64u
+struct emu_rehome_locks {
+    uintptr_t lo, hi;
+    bool      all; /* there was room for all of them */
+    unsigned  num;
+    struct {
+        uintptr_t lo, hi;
+    } piece[EMU_REHOME_LOCKS_MAX];
+};
+bool emu_rehome_can_lock_again(void); /* and tell what is locked */
+bool emu_rehome_locks(uintptr_t lo, uintptr_t hi, struct emu_rehome_locks *l);
+void emu_rehome_lock_again(const struct emu_rehome_locks *l);
 
 /* emu_rehome_move.c: no thread was counted, but one of ours has begun since. */
 bool emu_rehome_not_alone(bool threads);

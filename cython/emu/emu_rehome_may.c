@@ -14,6 +14,7 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,16 +32,20 @@ static long status_field(const char *text, const char *name)
     return (at == NULL) ? -1 : strtol(at + strlen(name), NULL, 10);
 }
 
-/* A file that has, or may have, pages of ours besides our mapping of them */
-static bool holds_pages(const char *target)
+/* A file that has, or may have, pages of ours besides our mapping of them.  (Plain files are in /dev, too:
+ * in /dev/shm, and huge pages.  What RDMA devices have is counted as pinned.) */
+static bool holds_pages(const char *fd, const char *target)
 {
-    static const char *const harmless[] = {"/dev/null", "/dev/zero", "/dev/full",    "/dev/random", "/dev/urandom",
-                                           "/dev/tty",  "/dev/pts/", "/dev/console", "/dev/ptmx",   "/dev/shm/"};
+    static const char *const harmless[] = {"/dev/null",    "/dev/zero", "/dev/full", "/dev/random",
+                                           "/dev/urandom", "/dev/tty",  "/dev/pts/", "/dev/console",
+                                           "/dev/ptmx",    "/dev/cpu_dma_latency",   "/dev/infiniband/"};
+    struct stat              st;
 
     if (strstr(target, "io_uring") != NULL) {
         return true;
     }
-    if (strncmp(target, "/dev/", 5)) {
+    if (strncmp(target, "/dev/", 5) ||
+        (!fstat((int)strtol(fd, NULL, 10), &st) && !S_ISCHR(st.st_mode) && !S_ISBLK(st.st_mode))) {
         return false;
     }
     for (unsigned i = 0; i < sizeof(harmless) / sizeof(*harmless); i++) {
@@ -72,7 +77,8 @@ static bool descriptors_hold_pages(bool direct)
         ssize_t n = readlinkat(dirfd(d), ent->d_name, target, sizeof(target) - 1);
 
         target[(n > 0) ? n : 0] = '\0';
-        holds                   = holds_pages(target) || (direct && (target[0] == '/') && reads_directly(ent->d_name));
+        holds                   = holds_pages(ent->d_name, target) ||
+                (direct && (target[0] == '/') && reads_directly(ent->d_name));
     }
     if (d != NULL) {
         closedir(d);
@@ -112,32 +118,33 @@ bool emu_rehome_other_threads(void)
     return !read_status(text, sizeof(text), &threads) || threads;
 }
 
-const char *emu_rehome_against(bool threads_ok, bool *threads_p)
+const char *emu_rehome_against(bool threads_ok, struct emu_rehome_how *how)
 {
     char text[8192];
 
-    if (!read_status(text, sizeof(text), threads_p)) {
+    if (!read_status(text, sizeof(text), &how->threads)) {
         return "/proc is closed to the process";
     }
-    if (*threads_p && !threads_ok) {
+    if (how->threads && !threads_ok) {
         return "there is another thread";
     }
-    if (*threads_p && !emu_freeze_possible()) {
+    if (how->threads && !emu_freeze_possible()) {
         return "there is another thread, and neither userfaultfd nor ptrace for the process";
     }
     if (status_field(text, "\nVmPin:") != 0) {
         return "a driver has pinned memory";
     }
-    /* what is locked for a registration is locked again after the move, but no other memory is */
-    if ((unsigned long)status_field(text, "\nVmLck:") > emu_swap_locked() / 1024) { /* -1: not known */
-        return "memory is locked";
+    /* (what is locked for a registration is locked after the move, and unlocked before it goes back) */
+    how->locks = (unsigned long)status_field(text, "\nVmLck:") > emu_swap_locked() / 1024; /* -1: not known */
+    if (how->locks && !emu_rehome_can_lock_again()) {
+        return "memory is locked, and can't be locked again";
     }
     /* contexts of aio on the whole machine: mostly none, and then there is none of ours */
     if (((read_file("/proc/sys/fs/aio-nr", text, sizeof(text)) <= 0) || (strtol(text, NULL, 10) != 0)) &&
         emu_vma_named("/[aio]")) {
         return "there is an aio context";
     }
-    return descriptors_hold_pages(*threads_p) ? "an io_uring, a device or a file with O_DIRECT is open" : NULL;
+    return descriptors_hold_pages(how->threads) ? "an io_uring, a device or a file with O_DIRECT is open" : NULL;
 }
 
 /* ------------------------------------------------------------------- the pages */

@@ -358,8 +358,9 @@ bool emu_vma_named(const char *path)
     return found || (ret < 0);
 }
 
-bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
-                          bool (*see)(const struct emu_mapping *m, void *arg), void *arg)
+/* Shows what is mapped of [after, before), in part or all of it, until see returns false.  which: as for next_piece */
+static bool each(unsigned which, bool (*of_it)(const struct vma_piece *p, void *what), void *what, uintptr_t after,
+                 uintptr_t before, bool (*see)(const struct emu_mapping *m, void *arg), void *arg)
 {
     uint64_t         pos = after;
     struct vma_piece p;
@@ -371,9 +372,9 @@ bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t
         return false;
     }
     m.unnamed = true;
-    while (more && ((ret = next_piece(&m, pos, OR_NEXT | VMA_SHARED, &p)) == 0) && (p.start < before)) {
+    while (more && ((ret = next_piece(&m, pos, which, &p)) == 0) && (p.start < before)) {
         pos = p.end;
-        if ((p.ino == ino) && (p.dev == dev)) {
+        if (of_it(&p, what)) {
             struct emu_mapping found = {(uintptr_t)p.start, (uintptr_t)p.end, p.offset,
                                         (p.readable ? PROT_READ : 0) | (p.writable ? PROT_WRITE : 0) |
                                                 (p.exec ? PROT_EXEC : 0)};
@@ -382,6 +383,37 @@ bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t
     }
     maps_close(&m);
     return ret >= 0;
+}
+
+struct file {
+    uint64_t dev, ino;
+};
+
+static bool is_of_file(const struct vma_piece *p, void *what)
+{
+    const struct file *file = what;
+
+    return (p->ino == file->ino) && (p->dev == file->dev);
+}
+
+bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
+                          bool (*see)(const struct emu_mapping *m, void *arg), void *arg)
+{
+    struct file file = {dev, ino};
+
+    return each(OR_NEXT | VMA_SHARED, is_of_file, &file, after, before, see, arg);
+}
+
+static bool is_any(const struct vma_piece *p, void *what)
+{
+    (void)p;
+    (void)what;
+    return true;
+}
+
+bool emu_vma_each(uintptr_t after, uintptr_t before, bool (*see)(const struct emu_mapping *m, void *arg), void *arg)
+{
+    return each(OR_NEXT, is_any, NULL, after, before, see, arg);
 }
 
 bool emu_vma_is_quick(void)

@@ -34,6 +34,8 @@ int emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t befor
  * ones; a private mapping of the file is the program's own.) */
 bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
                           bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
+/* The same of whatever is mapped there */
+bool emu_vma_each(uintptr_t after, uintptr_t before, bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
 /* The kernel answers questions about single mappings: to ask takes no longer where there are many. */
 bool emu_vma_is_quick(void);
 /* From now on they can be seen though no descriptor can be had (EMFILE), or /proc is out of

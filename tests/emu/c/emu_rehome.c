@@ -261,9 +261,19 @@ static void stays(struct pair *p, void *addr, size_t n, const char *why)
     }
 }
 
+static void moves(struct pair *p, void *addr, size_t n, const char *why)
+{
+    if (conf_rank == 1) {
+        utofu_stadd_t stadd = conf_reg(&p->vcq, addr, n, 0);
+
+        CONF_CHECK(is_home(addr, NULL), "%s: not moved", why);
+        conf_dereg(&p->vcq, stadd);
+    }
+}
+
 CONF_TEST("rehome", conditions, 2,
-          "memory stays where it is while there is another thread, locked memory, an io_uring, an aio context or a "
-          "device, or when it is too much")
+          "memory stays where it is while there is another thread, an io_uring, an aio context or a device, or when it is "
+          "too much; not for memory that is locked elsewhere, or a file below /dev")
 {
     struct pair  p;
     char        *block = malloc(BYTES);
@@ -282,8 +292,13 @@ CONF_TEST("rehome", conditions, 2,
     pthread_join(thread, NULL);
 
     CONF_CHECK(syscall(SYS_mlock, params, 1) == 0, "mlock"); /* sanitizers replace the function */
-    stays(&p, block, BYTES, "locked memory");
+    moves(&p, block, BYTES, "locked memory");
     syscall(SYS_munlock, params, 1);
+    fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+    if (fd >= 0) {
+        moves(&p, block, BYTES, "a file below /dev");
+        close(fd);
+    }
 
     fd = (int)syscall(SYS_io_uring_setup, 4, params);
     if (fd >= 0) {

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -127,6 +129,126 @@ CONF_TEST("rehome", locked_for_the_future, 2, "with mlockall(MCL_FUTURE) a proce
     conf_barrier();
     memcpy(&word, block + 8, 8);
     CONF_CHECK((conf_rank == 0) || (word == 5), "the word is %d", (int)word);
+    conf_vcq_close(&vcq);
+}
+
+/* Of which pages of [addr, addr + n) the kernel says that they are locked: one character each */
+static void locked_pages(const char *addr, size_t n, char *text)
+{
+    FILE     *f = fopen("/proc/self/smaps", "r");
+    char      line[512];
+    uintptr_t begin = 0, end = 0, lo = (uintptr_t)addr, b, e;
+
+    CONF_CHECK(f != NULL, "/proc/self/smaps");
+    memset(text, '?', n / PAGE);
+    text[n / PAGE] = '\0';
+    while (fgets(line, sizeof(line), f) != NULL) {
+        if (sscanf(line, "%lx-%lx ", &b, &e) == 2) {
+            begin = b;
+            end   = e;
+        }
+        for (uintptr_t at = lo; !strncmp(line, "VmFlags:", 8) && (at < lo + n); at += PAGE) {
+            if ((at >= begin) && (at < end)) {
+                text[(at - lo) / PAGE] = (strstr(line, " lo") != NULL) ? 'L' : '-';
+            }
+        }
+    }
+    fclose(f);
+}
+
+static void lock_pages(char *addr, size_t n)
+{
+    if (syscall(SYS_mlock, addr, n) != 0) { /* sanitizers replace the function */
+        conf_skip("mlock is refused");
+    }
+}
+
+static void keeps_locks(struct conf_vcq *vcq, char *block, size_t n, size_t from, size_t to)
+{
+    char          before[65], during[65], after[65];
+    utofu_stadd_t stadd;
+
+    locked_pages(block, n, before);
+    stadd = conf_reg(vcq, block + from, to - from, 0);
+    CONF_CHECK(is_home(block + from), "it is not moved");
+    locked_pages(block, n, during);
+    conf_dereg(vcq, stadd);
+    CONF_CHECK(!is_home(block + from), "it is not back");
+    locked_pages(block, n, after);
+    CONF_CHECK(strchr(before, '?') == NULL, "not mapped: %s", before);
+    CONF_CHECK(strcmp(before, during) == 0, "locked before: %s, when it is moved: %s", before, during);
+    CONF_CHECK(strcmp(before, after) == 0, "locked before: %s, when it is back: %s", before, after);
+    CONF_CHECK_BYTES(block, n, 7, "the block");
+}
+
+static void *writes_there(void *arg)
+{
+    char *page = arg;
+
+    while (!atomic_load(&stop)) {
+        page[1] = 7;
+    }
+    return arg;
+}
+
+CONF_TEST("rehome", locked_pages_stay_locked, 1,
+          "pages that the program has locked are locked, and no others, while they are registered and after that; beside "
+          "a thread that writes there as well")
+{
+    struct conf_vcq vcq;
+    size_t          n     = 64 * PAGE;
+    char           *block = anonymous(n), text[65];
+    pthread_t       thread;
+
+    memset(block, 7, n);
+    lock_pages(block + 8 * PAGE, 16 * PAGE);
+    lock_pages(block + 40 * PAGE, PAGE);
+    locked_pages(block, n, text);
+    CONF_CHECK(strspn(text + 8, "L") == 16, "locked: %s", text);
+    conf_vcq_create(&vcq, 0, 0);
+    keeps_locks(&vcq, block, n, 4 * PAGE + 8, 50 * PAGE);
+    keeps_locks(&vcq, block, n, 10 * PAGE, 20 * PAGE);
+    keeps_locks(&vcq, block, n, 20 * PAGE, 30 * PAGE);
+    keeps_locks(&vcq, block, n, 50 * PAGE, 60 * PAGE);
+    start(&thread, writes_there, block + 12 * PAGE);
+    keeps_locks(&vcq, block, n, 4 * PAGE + 8, 50 * PAGE);
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) == 0) { /* sanitizers, whose own would be locked, leave it */
+        keeps_locks(&vcq, block, n, 0, n);
+    }
+    conf_vcq_close(&vcq);
+}
+
+/* The process may not lock more than it has from now on. */
+static void no_more_locks(void)
+{
+    struct rlimit                  none   = {0, 0};
+    struct __user_cap_header_struct h     = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct  caps[2];
+
+    CONF_CHECK(setrlimit(RLIMIT_MEMLOCK, &none) == 0, "setrlimit");
+    CONF_CHECK(syscall(SYS_capget, &h, caps) == 0, "capget");
+    caps[CAP_IPC_LOCK / 32].effective &= ~(1u << (CAP_IPC_LOCK % 32));
+    CONF_CHECK(syscall(SYS_capset, &h, caps) == 0, "capset");
+}
+
+CONF_TEST("rehome", locked_for_good, 1, "memory that is locked, and could not be locked again, stays where it is")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadd;
+    char           *block = anonymous(16 * PAGE);
+    char            text[17];
+
+    memset(block, 7, 16 * PAGE);
+    lock_pages(block, 16 * PAGE);
+    no_more_locks();
+    conf_vcq_create(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, block, 16 * PAGE, 0);
+    CONF_CHECK(!is_home(block), "it is moved");
+    locked_pages(block, 16 * PAGE, text);
+    CONF_CHECK(strcmp(text, "LLLLLLLLLLLLLLLL") == 0, "locked: %s", text);
+    conf_dereg(&vcq, stadd);
     conf_vcq_close(&vcq);
 }
 
