@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -21,6 +22,7 @@ from uct_tofu.perf.cli_run import sizes_of
 from uct_tofu.perf.units import size_text
 from uct_tofu.run_cli import run
 
+_OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 DEFAULT_TESTS = ("put_lat", "put_bw")
 
 
@@ -34,7 +36,22 @@ def _on_sigterm(number, frame):
     sys.exit(128 + number)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Says that the output can't be written, of whichever command."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            # A file of a command's own has a name.
+            if error.filename is None and error.errno in _OUTPUT_FAILS:
+                raise click.ClickException(
+                    f"standard output: {error.strerror}"
+                ) from None
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(uct_tofu.__version__, prog_name="uct-tofu")
 def main():
     """UCX on Fujitsu's Tofu interconnect, or on its emulator."""

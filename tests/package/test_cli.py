@@ -56,6 +56,16 @@ def test_as_a_module(processes):
     assert code == 0 and output.startswith(f"uct-tofu, version {uct_tofu.__version__}")
 
 
+@pytest.mark.parametrize("arguments", [("plugin-dir",), ("emu", "ls"), ("env",)])
+def test_output_that_cannot_be_written(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: standard output: No space left on device\n"
+
+
 def test_plugin_dir_holds_the_plugin(cli):
     code, output = cli("plugin-dir")
     folder = Path(output.strip())
