@@ -161,7 +161,7 @@ EMU_INLINE int emu_local_address(struct emu_vcq *vcq, uint64_t stadd, size_t len
     uint64_t               off = EMU_STADD_OFF(stadd);
 
     if (emu_unlikely((e->high != EMU_STADD_HIGH(stadd)) || (off < e->begin) || (off > e->end) ||
-                     ((off == e->end) && (length != 0)))) {
+                     ((off == e->end) && ((length != 0) || !(e->flags & EMU_STAG_VALID))))) { /* one never used has STADD 0 */
         return UTOFU_ERR_TCQ_STADD;
     }
     if (emu_unlikely(length > e->end - off)) {

@@ -161,20 +161,26 @@ CONF_TEST("3.7.1.12", misaligned, 2,
     utofu_stadd_t           stadds[2];
     void                   *cbdata;
     size_t                  at, width;
-    int                     rc;
+    int                     rc, cswap;
 
     memset(words, 0x11, sizeof(words));
     conf_vcq_open(&vcq, 0, 0);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
     for (width = 4; (width <= 8) && (conf_rank == 0); width += 4) {
-        for (at = 1; at < width; at++) {
-            if (width == 4) {
+        for (at = 1, cswap = 0; at < width; at += cswap, cswap = 1 - cswap) {
+            if ((width == 4) && cswap) {
+                rc = utofu_cswap4(vcq.hdl, vcq.peer[1], 0x11111111, 1,
+                                  stadds[1] + 16 + at, 0, 0, NULL);
+            } else if (width == 4) {
                 rc = utofu_armw4(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 1,
                                  stadds[1] + 16 + at, 0, 0, NULL);
-            } else {
+            } else if (cswap) {
                 rc = utofu_cswap8(vcq.hdl, vcq.peer[1],
                                   UINT64_C(0x1111111111111111), 1,
                                   stadds[1] + 16 + at, 0, 0, NULL);
+            } else {
+                rc = utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 1,
+                                 stadds[1] + 16 + at, 0, 0, NULL);
             }
             CONF_CODE(rc, UTOFU_SUCCESS, UTOFU_ERR_INVALID_STADD,
                       UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_INVALID_ARG);

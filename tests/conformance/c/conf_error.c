@@ -95,6 +95,33 @@ CONF_TEST("3.1.2.1", put_local_stadd, 2,
     fixture_close(&f);
 }
 
+CONF_TEST("3.1.2.1", local_stadd_of_nothing, 2,
+          "a put of no bytes from a STADD that is not registered is a TCQ_STADD (or TCQ_MEMORY) error, "
+          "too, whatever the STADD; a registered one is none")
+{
+    struct fixture f;
+    utofu_stadd_t  bad[4];
+    size_t         i, j;
+
+    fixture_open(&f, CONF_MEM_MALLOC);
+    bad[0] = f.gone_here;
+    bad[1] = UINT64_MAX - 65535;
+    bad[2] = 0; /* what a program has that never set it */
+    CONF_OK(utofu_query_stadd(f.vcq.id, 3, &bad[3]));
+    for (i = 0; (i < CONF_LEN(bad)) && (conf_rank == 0); i++) {
+        for (j = 0; j < CONF_LEN(flag_sets); j++) {
+            CONF_OK(utofu_put(f.vcq.hdl, f.vcq.peer[1], bad[i], f.stadds[1], 0,
+                              1, flag_sets[j], CONF_PTR(i * 10 + j)));
+            CONF_EXPECT_TCQ_ERROR(&f.vcq, CONF_PTR(i * 10 + j), TCQ_BAD_STADD);
+            CONF_OK(utofu_put(f.vcq.hdl, f.vcq.peer[1], f.stadds[0], f.stadds[1], 0,
+                              1, CONF_TCQ, CONF_PTR(100)));
+            CONF_EXPECT_TCQ(&f.vcq, CONF_PTR(100));
+            conf_expect_quiet(__FILE__, __LINE__, &f.vcq, 2);
+        }
+    }
+    fixture_close(&f);
+}
+
 CONF_TEST("3.1.2.1", put_local_length, 2,
           "a put that starts in a registered region and ends behind it is a "
           "TCQ_LENGTH error; one byte less is none")

@@ -391,6 +391,91 @@ CONF_TEST("3.7.9.1", operations_in_order, 2,
     }
 }
 
+/* put 10 * round; add 5; get; put 7 by piggyback; swap with 1: all on one word of rank 1 */
+static void post_kinds(struct line *l, uint64_t round, unsigned long last)
+{
+    utofu_vcq_hdl_t hdl = l->vcq.hdl;
+    utofu_vcq_id_t  id  = l->vcq.peer[1];
+    utofu_stadd_t   lcl = l->stadds[0], rmt = l->stadds[1] + 64;
+
+    CONF_POST(hdl, utofu_put(hdl, id, lcl, rmt, 8, 1, CONF_STRONG, NULL));
+    CONF_POST(hdl, utofu_armw8(hdl, id, UTOFU_ARMW_OP_ADD, 5, rmt, 2, CONF_STRONG, NULL));
+    CONF_POST(hdl, utofu_get(hdl, id, lcl + 8, rmt, 8, 3, CONF_STRONG, NULL));
+    CONF_POST(hdl, utofu_put_piggyback8(hdl, id, 7, rmt, 8, 4, CONF_STRONG, NULL));
+    CONF_POST(hdl, utofu_armw8(hdl, id, UTOFU_ARMW_OP_SWAP, 1, rmt, round, CONF_STRONG | last, NULL));
+}
+
+/* The same by descriptors that one call posts */
+static void post_prepared_kinds(struct line *l, uint64_t round, unsigned long last)
+{
+    utofu_vcq_hdl_t hdl = l->vcq.hdl;
+    utofu_vcq_id_t  id  = l->vcq.peer[1];
+    utofu_stadd_t   lcl = l->stadds[0], rmt = l->stadds[1] + 64;
+    uint64_t        desc[5 * 64 / 8]; /* 64 is checked by other tests */
+    char           *at = (char *)desc;
+    size_t          size;
+
+#define NEXT(_call) \
+    do { \
+        CONF_OK(_call); \
+        at += size; \
+    } while (0)
+    NEXT(utofu_prepare_put(hdl, id, lcl, rmt, 8, 1, CONF_STRONG, at, &size));
+    NEXT(utofu_prepare_armw8(hdl, id, UTOFU_ARMW_OP_ADD, 5, rmt, 2, CONF_STRONG, at, &size));
+    NEXT(utofu_prepare_get(hdl, id, lcl + 8, rmt, 8, 3, CONF_STRONG, at, &size));
+    NEXT(utofu_prepare_put_piggyback8(hdl, id, 7, rmt, 8, 4, CONF_STRONG, at, &size));
+    NEXT(utofu_prepare_armw8(hdl, id, UTOFU_ARMW_OP_SWAP, 1, rmt, round, CONF_STRONG | last, at, &size));
+#undef NEXT
+    CONF_POST(hdl, utofu_post_toq(hdl, desc, (size_t)(at - (char *)desc), NULL));
+}
+
+static void all_kinds(void (*post)(struct line *l, uint64_t round, unsigned long last))
+{
+    enum { ROUNDS = 300 };
+    static const enum conf_kind kinds[] = {CONF_MEM_MEMFD, CONF_MEM_MALLOC};
+    struct line             l;
+    struct utofu_mrq_notice notice;
+    volatile uint64_t      *data;
+    unsigned                spins = 0;
+    double                  end;
+    size_t                  k;
+    uint64_t                round;
+
+    for (k = 0; k < CONF_LEN(kinds); k++) {
+        line_open(&l, kinds[k], 4096);
+        data = (uint64_t *)l.mem.addr;
+        for (round = 1; (round <= ROUNDS) && (conf_rank == 0); round++) {
+            data[0] = 10 * round;
+            data[1] = 0;
+            post(&l, round % 128, CONF_LMRQ);
+            CONF_EXPECT_MRQ(&l.vcq, UTOFU_MRQ_TYPE_LCL_ARMW, l.vcq.peer[1], round % 128, &notice);
+            CONF_CHECK(notice.rmt_value == 7, "the swap saw %" PRIu64 ", not what the piggyback put wrote",
+                       notice.rmt_value);
+            /* what the get read may still be on its way: nobody asked for its completion */
+            for (end = conf_now() + CONF_WAIT; (data[1] == 0) && (conf_now() < end);) {
+                conf_relax(&spins);
+            }
+            CONF_CHECK(data[1] == 10 * round + 5, "the get brought %" PRIu64 ", expected %" PRIu64, data[1],
+                       10 * round + 5);
+        }
+        conf_barrier();
+        line_close(&l);
+    }
+}
+
+CONF_TEST("3.7.9.1", kinds_in_order, 2,
+          "STRONG_ORDER operations of different kinds on one word take effect in the order of the posts, though only the "
+          "last of them has a notice")
+{
+    all_kinds(post_kinds);
+}
+
+CONF_TEST("3.7.2", prepared_kinds_in_order, 2,
+          "so do prepared ones that one call posts")
+{
+    all_kinds(post_prepared_kinds);
+}
+
 CONF_TEST("2.2.10", words_do_not_tear, 2,
           "an aligned word inside a cache line changes as a whole")
 {

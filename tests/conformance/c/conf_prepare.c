@@ -216,7 +216,7 @@ static void expect_notices(struct pair *pair, enum op op, unsigned mask,
 
 CONF_TEST("3.7.2", prepared_every_combination, 2,
           "a descriptor of every prepare function, with each combination of "
-          "notices, does when posted what the posting function does, and "
+          "notices and with DELAY_START or without, does when posted what the posting function does, and "
           "nothing before; it fits in max_toq_desc_size bytes a block, and the "
           "next one can follow it")
 {
@@ -229,7 +229,7 @@ CONF_TEST("3.7.2", prepared_every_combination, 2,
 
     pair_open(&pair);
     for (op = 0; op < NUM_OPS; op++) {
-        for (mask = 0; mask < 8; mask++) {
+        for (mask = 0; mask < 16; mask++) {
             edata = op * 16 + mask;
             fill(&pair, edata + 1);
             conf_barrier();
@@ -238,7 +238,8 @@ CONF_TEST("3.7.2", prepared_every_combination, 2,
                 a.edata = edata;
                 a.flags = ((mask & 1) ? CONF_TCQ : 0) |
                           ((mask & 2) ? CONF_LMRQ : 0) |
-                          ((mask & 4) ? CONF_RMRQ : 0);
+                          ((mask & 4) ? CONF_RMRQ : 0) |
+                          ((mask & 8) ? UTOFU_ONESIDED_FLAG_DELAY_START : 0); /* nobody starts it */
                 memset(pair.desc, 0x5a, sizeof(pair.desc));
                 size = 12345;
                 CONF_OK(prepare(op, &a, pair.desc, &size));
@@ -263,6 +264,11 @@ CONF_TEST("3.7.2", prepared_every_combination, 2,
                                        CONF_PTR(edata + 1000)));
             }
             expect_notices(&pair, op, mask, edata, CONF_PTR(edata + 1000));
+            if ((mask & 8) && (mask & 2)) { /* it has been, without another post */
+                conf_barrier();
+                check_moved(&pair, op, edata + 1);
+                conf_barrier();
+            }
             flush(&pair);
             conf_barrier();
             check_moved(&pair, op, edata + 1);

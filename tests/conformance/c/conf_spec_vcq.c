@@ -273,9 +273,9 @@ CONF_TEST("3.7.1.1", busy_of_every_function, 1,
           "every posting function answers BUSY while the TOQ is full, does "
           "nothing then, and is taken after utofu_poll_tcq")
 {
-    enum { MOST = 1 << 20, FUNCTIONS = 9 };
+    enum { MOST = 1 << 20, FUNCTIONS = 11 };
     struct conf_vcq vcq;
-    uint64_t        words[8] = {0};
+    uint64_t        words[10] = {0};
     utofu_stadd_t   at;
     void           *cbdata;
     long            n, f;
@@ -311,6 +311,10 @@ CONF_TEST("3.7.1.1", busy_of_every_function, 1,
                 WHEN(7, utofu_cswap8(vcq.hdl, vcq.id, 9, 19, at + 56, 0,
                                      CONF_TCQ, CONF_PTR(f + 10))),
                 WHEN(8, utofu_nop(vcq.hdl, CONF_TCQ, CONF_PTR(f + 10))),
+                WHEN(9, utofu_put_gap(vcq.hdl, vcq.id, at, at + 64, 8, 0, CONF_TCQ,
+                                      conf_caps()->max_mtu, 1, CONF_PTR(f + 10))),
+                WHEN(10, utofu_get_gap(vcq.hdl, vcq.id, at + 72, at, 8, 0, CONF_TCQ,
+                                       conf_caps()->max_mtu, 1, CONF_PTR(f + 10))),
             };
             CONF_CHECK(codes[f] == ((round == 0) ? UTOFU_ERR_BUSY : 0),
                        "function %ld: %s", f, conf_code_name(codes[f]));
@@ -321,7 +325,7 @@ CONF_TEST("3.7.1.1", busy_of_every_function, 1,
         CONF_CHECK((round == 1) ||
                            (utofu_poll_tcq(vcq.hdl, 0, &cbdata) ==
                             UTOFU_ERR_NOT_FOUND), "a refused post completed");
-        for (f = 1; (f < 8) && (round == 0); f++) {
+        for (f = 1; (f < 10) && (round == 0); f++) {
             CONF_CHECK(words[f] == 0, "a refused post changed word %ld", f);
         }
     }

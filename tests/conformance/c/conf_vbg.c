@@ -338,6 +338,37 @@ CONF_TEST("3.4.2.1", vbg_set_arguments, 2,
     CONF_OK(utofu_free_vbg(other, 2));
 }
 
+CONF_TEST("3.4.4.1", vbg_every_path, 2,
+          "packets go by each of the 12 paths, and by one that the library chooses where A is UTOFU_PATH_COORD_NULL, "
+          "whatever B and C are")
+{
+    static const uint8_t     chosen[][2] = {{0, 0}, {3, 2}, {9, 77}, {UTOFU_PATH_COORD_NULL, UTOFU_PATH_COORD_NULL}};
+    static struct circuit    c;
+    struct utofu_vbg_setting s[CIRCUIT_GATES];
+    uint64_t                 sum;
+    unsigned                 n;
+    int                      g;
+
+    plan_butterfly(&c.plan, conf_procs);
+    circuit_open(&c, 0, 0);
+    circuit_settings(&c, conf_rank, s);
+    for (n = 0; n < 12 + CONF_LEN(chosen); n++) {
+        for (g = 0; g < c.plan.gates[conf_rank]; g++) {
+            s[g].dst_path_coords[0] = (n < 12) ? n / 6 : UTOFU_PATH_COORD_NULL;
+            s[g].dst_path_coords[1] = (n < 12) ? n / 2 % 3 : chosen[n - 12][0];
+            s[g].dst_path_coords[2] = (n < 12) ? n % 2 : chosen[n - 12][1];
+        }
+        CONF_OK(utofu_set_vbg(s, c.plan.gates[conf_rank]));
+        conf_barrier();
+        sum = (uint64_t)conf_rank + 5;
+        CONF_OK(utofu_reduce_uint64(s[0].vbg_id, UTOFU_REDUCE_OP_SUM, &sum, 1, 0));
+        CONF_OK(circuit_wait_uint64(s[0].vbg_id, &sum));
+        CONF_CHECK(sum == 11, "path %u: the sum is %" PRIu64, n, sum);
+        conf_barrier();
+    }
+    circuit_close(&c);
+}
+
 CONF_TEST("3.4.2.1", vbg_set_again, 4,
           "when gates are set several times the last setting counts")
 {
