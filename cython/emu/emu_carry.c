@@ -53,7 +53,9 @@ static void copy_timed(char *dst, const char *src, size_t n, bool looked_at, con
     if (looked_at && (visible != 0)) {
         visible -= (uint64_t)emu_timing_way(dst + (n - tail), visible);
     }
+    EMU_IN_ORDER();
     emu_copy_body(dst, src, n - tail);
+    EMU_READ_IN_ORDER();
     memcpy(last, src + (n - tail), tail);
     wait_until(visible);
     emu_store_tail(dst + (n - tail), last, tail);

@@ -44,12 +44,25 @@ EMU_INLINE void emu_store_tail(char *dst, const char *src, size_t n)
     }
 }
 
+/* With STRONG_ORDER an operation reads after those before it have read, and writes after they have written
+ * (2.2.10); and within one the last line is read, and written, after the others (6.1.3.1).  The CPU's own way
+ * of it on x86, and a barrier elsewhere: a release store keeps what is before it from coming later, but not
+ * what is after it from coming sooner. */
+#if defined(__x86_64__)
+#define EMU_IN_ORDER()      ((void)0)
+#define EMU_READ_IN_ORDER() ((void)0)
+#else
+#define EMU_IN_ORDER()      atomic_thread_fence(memory_order_acq_rel)
+#define EMU_READ_IN_ORDER() atomic_thread_fence(memory_order_acquire)
+#endif
+
 /* One to four words, the target aligned; the last one last. */
 EMU_INLINE void emu_store_words(char *dst, const char *src, size_t n)
 {
     uint64_t v;
 
     if (n > 8) {
+        EMU_IN_ORDER();
         memcpy(&v, src, 8);
         __atomic_store_n((uint64_t *)(void *)dst, v, __ATOMIC_RELAXED);
         if (n > 16) {
@@ -169,13 +182,22 @@ EMU_INLINE void emu_copy_sse(char *dst, const char *src, size_t n)
 }
 #endif
 
-/* The last line of the source is read last (6.1.3.1), and after what operations before have read (2.2.10):
- * the CPU's own way of it on x86, and a barrier elsewhere. */
-#if defined(__x86_64__)
-#define EMU_READ_IN_ORDER() ((void)0)
-#else
-#define EMU_READ_IN_ORDER() atomic_thread_fence(memory_order_acquire)
-#endif
+/* Less than two lines: the last line of the source is read last (6.1.3.1), which memmove need not do. */
+EMU_INLINE void emu_copy_last_line(char *dst, const char *src, size_t n)
+{
+    size_t in_last = (uintptr_t)(src + n) & 255; /* 0: it ends with its line */
+
+    in_last = in_last ? in_last : 256;
+    if (emu_unlikely(in_last < n)) {
+        memmove(dst, src, n - in_last);
+        dst += n - in_last;
+        src += n - in_last;
+        n = in_last;
+        atomic_signal_fence(memory_order_seq_cst); /* nor does the compiler make it one */
+        EMU_READ_IN_ORDER();
+    }
+    memmove(dst, src, n);
+}
 
 EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
 {
@@ -196,13 +218,14 @@ EMU_INLINE void emu_copy_body(char *dst, const char *src, size_t n)
         return;
     }
 #endif
-    for (; n > left; dst += left, src += left, n -= left, left = line) {
+    for (; n >= left; dst += left, src += left, n -= left, left = line) { /* also one with which the body ends */
         size_t tail = (left < 8) ? left : 8;
         memmove(dst, src, left - tail); /* a VCQ may put to itself */
         emu_store_tail(dst + left - tail, src + left - tail, tail);
+        atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps to it, too */
     }
-    EMU_READ_IN_ORDER();
-    memmove(dst, src, n);
+    EMU_IN_ORDER();
+    emu_copy_last_line(dst, src, n);
 }
 
 /* Copy to memory in reach: body first, then the last word by a release store. */
@@ -213,6 +236,7 @@ EMU_INLINE void emu_copy(char *dst, const char *src, size_t n)
         emu_store_tail(dst, src, 8);
         return;
     }
+    EMU_IN_ORDER();
     if (emu_likely(n != 0)) {
         size_t tail = emu_tail_size((uintptr_t)dst, n);
         emu_copy_body(dst, src, n - tail);

@@ -154,12 +154,16 @@ static int ring_from(int fd, const struct sockaddr_un *where, socklen_t length)
 
 void emu_doorbell_ring(struct emu_vcq_block *block)
 {
-    uint32_t           length = __atomic_load_n(&block->bell_length, __ATOMIC_RELAXED);
-    struct sockaddr_un where  = {.sun_family = AF_UNIX};
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    uint32_t           length;
     socklen_t          size;
     int                saved = errno, fd, code, none = -1;
 
-    if ((atomic_exchange(&block->armed, 0) == 0) || (length == 0) || (length > TOFU_DOORBELL_NAME_MAX)) {
+    if (atomic_exchange(&block->armed, 0) == 0) {
+        return;
+    }
+    length = __atomic_load_n(&block->bell_length, __ATOMIC_RELAXED); /* who armed it wrote it before */
+    if ((length == 0) || (length > TOFU_DOORBELL_NAME_MAX)) {
         return;
     }
     memcpy(where.sun_path + 1, block->bell, length);

@@ -170,8 +170,9 @@ struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
     if (tx->wr_a - tx->known_a < EMU_LANE_A) {
         return &a[tx->wr_a & (EMU_LANE_A - 1)];
     }
-    tx->known_b = atomic_load_explicit(&tx->lane->read_b, memory_order_acquire);
+    /* x first, which is written last: an old one lets in more than a new one, and never less than is right */
     tx->known_x = atomic_load_explicit(&tx->lane->read_x, memory_order_acquire);
+    tx->known_b = atomic_load_explicit(&tx->lane->read_b, memory_order_acquire);
     /* the MRQ is full when it holds `limit` notices, however many entries they take */
     if ((tx->wr_b - tx->known_b >= tx->entries - 1) ||
         (tx->wr_b - tx->known_b >= tx->limit + (tx->wr_x - tx->known_x))) {

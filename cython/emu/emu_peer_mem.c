@@ -161,6 +161,7 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
     shared = &proc->shm->seg[index];
     dev    = shared->dev;
     ino    = shared->ino;
+    atomic_thread_fence(memory_order_acquire); /* they were read before it is seen whether they are still right */
     m      = (atomic_load(&shared->gen) == gen) ? mapping_of(proc, dev, ino, writable, need) : NULL;
     if (m == NULL) {
         fd = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);

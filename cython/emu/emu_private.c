@@ -184,6 +184,8 @@ static int read_private(struct emu_peer *peer, uint64_t addr, char *dst, size_t 
         /* the last cache line is read after the others (6.1.3.1) */
         size_t body = (size_t)((addr + n - 1) / LINE * LINE - addr);
         int    code = read_private(peer, addr, dst, body, false, order);
+
+        atomic_thread_fence(memory_order_acquire);
         return (code == UTOFU_SUCCESS) ? read_private(peer, addr + body, dst + body, n - body, false, order) : code;
     }
     return ((order == EMU_ORDER_NONE) || (n <= ONE_STORE)) ? read_unordered(peer, addr, dst, n) :
@@ -213,6 +215,7 @@ int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_
     int    code;
 
     mapped_part(r, off, n, &from, &to);
+    PIECES_BARRIER(); /* operations before it have written (2.2.10) */
     code = write_private(peer, r->addr + off, src, from, order);
     if ((code == UTOFU_SUCCESS) && (from < to)) {
         PIECES_BARRIER();

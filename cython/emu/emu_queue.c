@@ -179,6 +179,15 @@ static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
     }
 }
 
+/* A local notice of a put or an ARMW says that the target's memory is written (2.2.3), so that who reads anything
+ * afterwards reads it later than everybody could see that: what was stored may not have left this CPU yet. */
+EMU_INLINE void is_written(const struct utofu_mrq_notice *notice)
+{
+    if (notice->notice_type != UTOFU_MRQ_TYPE_LCL_GET) {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
 /* The oldest local notice, of which there is one */
 EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
@@ -189,6 +198,7 @@ EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
     }
     vcq->mrq_head++;
     *notice = m->notice;
+    is_written(notice);
     return m->code;
 }
 

@@ -80,6 +80,7 @@ static void seg_show(unsigned index)
     uint32_t              gen   = atomic_load(&seg->gen);
 
     if (gen & 1) {
+        atomic_thread_fence(memory_order_release); /* the even one of before is seen before what follows */
         shown->fd       = seg->fd;
         shown->dev      = seg->dev;
         shown->ino      = seg->ino;

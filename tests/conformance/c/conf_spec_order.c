@@ -36,26 +36,27 @@ static void whole_lines(enum conf_kind kind, size_t poll, unsigned long flags)
     struct conf_mem mem, ack;
     utofu_stadd_t   stadds[2], acks[2];
     uint64_t       *data, value, round, i;
-    size_t          n, line, turn;
+    size_t          n, line, turn, more; /* words of one more line: a flag behind the data */
     unsigned        spins = 0;
 
     conf_timeout(60);
     conf_pin();
     conf_vcq_open(&vcq, 0, 0);
-    conf_mem_alloc(&mem, kind, 64 * LINE);
+    conf_mem_alloc(&mem, kind, 65 * LINE);
     conf_mem_alloc(&ack, CONF_MEM_MEMFD, 4096);
     conf_reg_all(&vcq, mem.addr, mem.size, stadds);
     conf_reg_all(&vcq, ack.addr, 4096, acks);
     data = (uint64_t *)mem.addr;
     for (round = 1; round <= ROUNDS; round++) {
         n     = counts[round % CONF_LEN(counts)];
+        more  = round / CONF_LEN(counts) % 3;
         value = round * UINT64_C(0x9e3779b97f4a7c15);
         if (conf_rank == 0) {
-            for (i = 0; i < n * WORDS; i++) {
+            for (i = 0; i < n * WORDS + more; i++) {
                 data[i] = value;
             }
             CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[1], stadds[0],
-                                         stadds[1], n * LINE, 0, flags,
+                                         stadds[1], n * LINE + more * 8, 0, flags,
                                          NULL));
             while (load(ack.addr) != round) {
                 conf_relax(&spins);
@@ -81,6 +82,11 @@ static void whole_lines(enum conf_kind kind, size_t poll, unsigned long flags)
                            conf_kind_name(kind), n, round, poll, line, i);
             }
         }
+        while ((more != 0) && (load(&data[n * WORDS + more - 1]) != value)) {
+            conf_relax(&spins);
+        }
+        CONF_CHECK((more < 2) || (load(&data[n * WORDS]) == value), "round %" PRIu64 ": the last word is new, the one "
+                   "before it is not", round);
         CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[0], round,
                                                 acks[0], 8, 0, CONF_STRONG,
                                                 NULL));
@@ -94,6 +100,68 @@ static void whole_lines(enum conf_kind kind, size_t poll, unsigned long flags)
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
     conf_mem_free(&ack);
+}
+
+/* Both put at once, wait for their local notice and then look at what the other one put: one of them at least
+ * sees it.  (A lock of two flags rests on that.) */
+static void put_then_look(unsigned long flags, unsigned before)
+{
+    enum { ROUNDS = 30000 };
+    struct conf_vcq vcq;
+    struct conf_mem mem, seen;
+    utofu_stadd_t   stadds[2], seens[2];
+    uint64_t       *mine, *its, i, j;
+    unsigned        other = 1 - (unsigned)conf_rank;
+
+    conf_timeout(60);
+    conf_pin();
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 8192);
+    conf_mem_alloc(&seen, CONF_MEM_MEMFD, 2 * (ROUNDS + 1) * 8);
+    memset(mem.addr, 0, mem.size);
+    memset(seen.addr, 0, seen.size);
+    conf_reg_all(&vcq, mem.addr, mem.size, stadds);
+    conf_reg_all(&vcq, seen.addr, seen.size, seens);
+    mine = (uint64_t *)seen.addr;
+    its  = mine + ROUNDS + 1;
+    conf_barrier();
+    for (i = 1; i <= ROUNDS; i++) {
+        for (unsigned k = 1; k <= before; k++) {
+            CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[other], i, stadds[other] + 4096 + k * LINE, 8, 0,
+                                                    flags, NULL));
+        }
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[other], i, stadds[other] + (unsigned)conf_rank * LINE, 8,
+                                                0, flags | CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[other], 0, NULL);
+        mine[i] = load(mem.addr + other * LINE);
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        CONF_OK(utofu_get(vcq.hdl, vcq.peer[1], seens[0] + (ROUNDS + 1) * 8, seens[1], (ROUNDS + 1) * 8, 0, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.peer[1], 0, NULL);
+        for (i = 1; i <= ROUNDS; i++) {
+            j = mine[i] + 1; /* the other one's round that was not seen yet */
+            if ((j > 1) && (j <= ROUNDS)) {
+                CONF_CHECK(its[j] >= i, "rank 0 did not see put %" PRIu64 " after its own %" PRIu64 ", nor rank 1 that "
+                           "after its own", j, i);
+            }
+        }
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_dereg(&vcq, seens[conf_rank]);
+    conf_vcq_close(&vcq);
+    conf_mem_free(&mem);
+    conf_mem_free(&seen);
+}
+
+CONF_TEST("2.2.3", local_notice_then_look, 2,
+          "after the local notice of a put nobody misses it who looks later: of two that put and then look at least one "
+          "sees what the other one put")
+{
+    put_then_look(CONF_STRONG, 0);
+    put_then_look(CONF_STRONG, 2);
+    put_then_look(0, 0);
 }
 
 CONF_TEST("2.2.10", line_by_last_word_shared, 2,
