@@ -81,9 +81,10 @@ void emu_relay_forget(void); /* in the child of a fork */
 /* ------------------------------------------- wire (emu_wire.c) */
 
 int emu_wire_init(struct emu_vcq *vcq);
-void emu_wire_fini(struct emu_vcq *vcq); /* carries out what is left */
+void emu_wire_fini(struct emu_vcq *vcq); /* carries out what is left, in the strict mode what was sent */
 uint32_t emu_wire_room(const struct emu_vcq *vcq);
 uint32_t emu_wire_unread(const struct emu_vcq *vcq);
+uint32_t emu_wire_unread_of_cq(const struct emu_vcq *vcq); /* strict: what others on the CQ have less room for */
 /* fail: the injected result, or SUCCESS; delay_ns: injected */
 int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, int fail, uint64_t delay_ns);
 void emu_wire_start(struct emu_vcq *vcq); /* what DELAY_START held back */

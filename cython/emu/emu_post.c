@@ -34,7 +34,8 @@ static size_t others_unread(const struct emu_vcq *vcq)
     emu_lock(&emu_g.lock);
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         if ((emu_g.vcqs[i].vcq != vcq) && emu_on_same_cq(emu_g.vcqs[i].vcq, vcq)) {
-            n += emu_toq_unread(emu_g.vcqs[i].vcq);
+            n += (emu_g.vcqs[i].vcq->special & EMU_SPECIAL_WIRE) ? emu_wire_unread_of_cq(emu_g.vcqs[i].vcq) :
+                                                                    emu_toq_unread(emu_g.vcqs[i].vcq);
         }
     }
     emu_unlock(&emu_g.lock);

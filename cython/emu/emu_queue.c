@@ -148,6 +148,7 @@ static size_t cq_unread(struct emu_vcq *vcq, size_t most)
         struct emu_vcq *v = emu_g.vcqs[i].vcq;
 
         if ((v != vcq) && emu_on_same_cq(v, vcq) && (pthread_mutex_trylock(&v->lock) == 0)) {
+            (void)emu_lanes_hear(v); /* perhaps it was never polled */
             n += known_unread(v, most - n);
             pthread_mutex_unlock(&v->lock);
         }

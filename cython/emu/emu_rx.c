@@ -207,6 +207,15 @@ static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
     return 0;
 }
 
+bool emu_lanes_hear(struct emu_vcq *vcq)
+{
+    vcq->retry = lanes_take(vcq, vcq->retry);
+    if (vcq->retry == 0) {
+        vcq->retry = lanes_take(vcq, atomic_exchange_explicit(&vcq->block->announced, 0, memory_order_acquire));
+    }
+    return vcq->retry == 0;
+}
+
 void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
 {
     uint32_t wanted, had = vcq->num_lanes;
@@ -214,11 +223,7 @@ void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
     if (epoch & EMU_EPOCH_OVERFLOW) {
         emu_async_error("MRQ Overflow", vcq);
     }
-    vcq->retry = lanes_take(vcq, vcq->retry);
-    if (vcq->retry == 0) {
-        vcq->retry = lanes_take(vcq, atomic_exchange_explicit(&vcq->block->announced, 0, memory_order_acquire));
-    }
-    if (vcq->retry != 0) {
+    if (!emu_lanes_hear(vcq)) {
         return; /* the next poll tries again */
     }
     wanted = atomic_load_explicit(&emu_g.shm->lanes_wanted, memory_order_relaxed);

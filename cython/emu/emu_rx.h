@@ -19,6 +19,7 @@ EMU_INLINE uint64_t emu_entry_seq(const struct emu_lane_entry *e)
 void emu_lane_release(struct emu_lane *lane);
 /* Peers have announced lanes, or that one of them found the MRQ full. */
 EMU_COLD void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch);
+bool emu_lanes_hear(struct emu_vcq *vcq); /* only those that were announced; false: one could not be mapped */
 /* Let producers know how far we are. */
 __attribute__((noinline)) void emu_lanes_publish(struct emu_vcq *vcq);
 /* Stop looking at lanes that were silent for long. */

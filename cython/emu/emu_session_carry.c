@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #define BOUNCE 65536u /* bytes at a time from memory that is not mapped here */
+#define LINE   256u   /* cache line of the machine (table 6.4) */
 
 static enum emu_step step_of(struct emu_session *s)
 {
@@ -175,26 +176,14 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
     atomic_store_explicit(&s->mrq_written, n + 1, memory_order_release);
 }
 
-/* From the owner's memory to the target's.  SUCCESS, a TCQ or an MRQ error. */
-static int move(struct emu_peer *owner, struct emu_peer *target, const struct emu_desc *d)
+/* From the owner's memory to the target's: [at, at + n) of a Put.  SUCCESS, a TCQ or an MRQ error. */
+static int move_part(struct emu_peer *owner, struct emu_peer *target, const struct emu_desc *d, struct emu_region *from,
+                     struct emu_region *to, uint64_t at, size_t n)
 {
-    bool               strong = (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
-    struct emu_region *from, *to;
-    size_t             n = d->length;
-    int                code;
-
-    code = emu_remote_region(owner, d->lcl_stadd, n, false, &from);
-    if (code != UTOFU_SUCCESS) {
-        return (code == UTOFU_ERR_MRQ_RMT_STADD)  ? UTOFU_ERR_TCQ_STADD :
-               (code == UTOFU_ERR_MRQ_RMT_LENGTH) ? UTOFU_ERR_TCQ_LENGTH :
-                                                    UTOFU_ERR_TCQ_MEMORY;
-    }
-    code = emu_remote_region(target, d->rmt_stadd, n, true, &to);
-    if (code != UTOFU_SUCCESS) {
-        return code;
-    }
-    uint64_t src = EMU_STADD_OFF(d->lcl_stadd), dst = EMU_STADD_OFF(d->rmt_stadd);
+    bool     strong = (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
+    uint64_t src = EMU_STADD_OFF(d->lcl_stadd) + at, dst = EMU_STADD_OFF(d->rmt_stadd) + at;
     bool     read = emu_region_direct(from, src, n), write = emu_region_direct(to, dst, n);
+    int      code;
 
     if (read && write) {
         atomic_thread_fence(memory_order_acquire);
@@ -224,6 +213,37 @@ static int move(struct emu_peer *owner, struct emu_peer *target, const struct em
     }
     atomic_thread_fence(memory_order_seq_cst);
     return code;
+}
+
+/* The strict mode's order of a Put's lines, where none is promised: the last one first.  0: it has one line */
+static size_t last_first(const struct emu_desc *d)
+{
+    size_t last = (size_t)(d->rmt_stadd + d->length) % LINE;
+
+    last = last ? last : LINE;
+    return (emu_g.env.strict && !(d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) && (last < d->length)) ? last : 0;
+}
+
+static int move(struct emu_peer *owner, struct emu_peer *target, const struct emu_desc *d)
+{
+    struct emu_region *from, *to;
+    size_t             n = d->length, last = last_first(d);
+    int                code;
+
+    code = emu_remote_region(owner, d->lcl_stadd, n, false, &from);
+    if (code != UTOFU_SUCCESS) {
+        return (code == UTOFU_ERR_MRQ_RMT_STADD)  ? UTOFU_ERR_TCQ_STADD :
+               (code == UTOFU_ERR_MRQ_RMT_LENGTH) ? UTOFU_ERR_TCQ_LENGTH :
+                                                    UTOFU_ERR_TCQ_MEMORY;
+    }
+    code = emu_remote_region(target, d->rmt_stadd, n, true, &to);
+    if (code != UTOFU_SUCCESS) {
+        return code;
+    }
+    if (last != 0) {
+        code = move_part(owner, target, d, from, to, n - last, last);
+    }
+    return (code == UTOFU_SUCCESS) ? move_part(owner, target, d, from, to, 0, n - last) : code;
 }
 
 static void add_work(struct emu_peer **work, struct emu_peer *peer)

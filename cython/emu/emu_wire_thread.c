@@ -136,11 +136,13 @@ int emu_wire_init(struct emu_vcq *vcq)
     return UTOFU_SUCCESS;
 }
 
-/* Carry out all that is left, at once (VCQ locked). */
+/* Carry out all that is left, at once (VCQ locked).  In the strict mode not what has not left: its program did not
+ * wait for that, and the queue that it is in goes. */
 static void drain(struct emu_wire *w)
 {
     uint64_t next = UINT64_MAX;
 
+    w->posted = w->strict ? w->sent : w->posted;
     for (uint64_t n = w->sent; n < w->posted; n++) {
         emu_wire_op(w, n)->held = false;
     }

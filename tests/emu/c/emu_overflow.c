@@ -253,6 +253,64 @@ static void fills_one_cq(int arg)
     (void)utofu_poll_mrq(b.hdl, 0, &notice);
 }
 
+/* The same with one VCQ that is not polled, ever */
+static void fills_one_cq_unseen(int arg)
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         a, b, c;
+    utofu_stadd_t           at_a, at_b;
+
+    (void)arg;
+    conf_vcq_create(&a, 1, 0);
+    conf_vcq_create(&b, 1, 0);
+    conf_vcq_create(&c, 2, 0);
+    at_a = conf_reg(&a, &word, sizeof(word), 0);
+    at_b = conf_reg(&b, &word, sizeof(word), 0);
+    for (int i = 0; i < 2400; i++) {
+        CONF_POST(c.hdl, utofu_put_piggyback8(c.hdl, (i % 2) ? a.id : b.id, 1, (i % 2) ? at_a : at_b, 8, 0, CONF_RMRQ, NULL));
+    }
+    usleep(200000);
+    (void)utofu_poll_mrq(b.hdl, 0, &notice);
+    (void)utofu_poll_mrq(b.hdl, 0, &notice);
+}
+
+CONF_TEST("overflow", queue_of_a_cq_unseen, 1, "in the strict mode notices count as well of a VCQ that is never polled")
+{
+    char text[1024];
+    int  status;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    CONF_CHECK(setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1) == 0, "setenv");
+    status = run_child(fills_one_cq_unseen, 0, text, sizeof(text));
+    check_end(status, text, "MRQ Overflow on TNI 1 CQ ");
+}
+
+CONF_TEST("overflow", busy_ends_by_own_polls, 1,
+          "in the strict mode a VCQ whose CQ is full of another one's entries has room again when it is polled itself")
+{
+    struct conf_vcq a, b;
+    void           *cbdata;
+    double          end;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    conf_vcq_create(&a, 0, 0);
+    conf_vcq_create(&b, 0, 0);
+    while (CONF_CODE(utofu_nop(a.hdl, CONF_TCQ, &a), UTOFU_SUCCESS, UTOFU_ERR_BUSY) == UTOFU_SUCCESS) {
+    }
+    CONF_CODE(utofu_nop(b.hdl, CONF_TCQ, &b), UTOFU_ERR_BUSY);
+    for (end = conf_now() + 5; (utofu_nop(b.hdl, CONF_TCQ, &b) == UTOFU_ERR_BUSY) && (conf_now() < end);) {
+        CONF_CODE(utofu_poll_tcq(b.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+    }
+    CONF_EXPECT_TCQ(&b, &b);
+    CONF_CODE(utofu_nop(a.hdl, 0, NULL), UTOFU_ERR_BUSY); /* its own have to be read */
+    for (int i = 0; i < 2048; i++) {
+        CONF_EXPECT_TCQ(&a, &a); /* they were kept for it */
+    }
+    CONF_OK(utofu_nop(a.hdl, 0, NULL));
+    conf_vcq_close(&a);
+    conf_vcq_close(&b);
+}
+
 CONF_TEST("overflow", queues_of_a_cq, 1, "in the strict mode VCQs of a CQ have its TOQ and its MRQ together")
 {
     struct conf_vcq a, b;

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #define TRIES  5000 /* to see what may happen */
 #define ROUNDS 500  /* in which nothing that must not happen does */
@@ -130,5 +131,146 @@ CONF_TEST("strict", strict_strong_put_reads_last, 1,
     }
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
+    words_close();
+}
+
+CONF_TEST("strict", strict_strong_tcq_is_not_arrival, 1,
+          "STRONG_ORDER or not, after its TCQ notice a put may not have arrived")
+{
+    struct utofu_mrq_notice n;
+    unsigned                late = 0;
+
+    words_open();
+    for (uint64_t i = 1; (i <= TRIES) && (late == 0); i++) {
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, i, X, 8, 1, CONF_STRONG | CONF_TCQ | CONF_LMRQ, NULL));
+        CONF_EXPECT_TCQ(&vcq, NULL);
+        late += atomic_load(&words.x) != i;
+        expect(1, true, &n);
+        CONF_CHECK(atomic_load(&words.x) == i, "round %d: the local notice came first", (int)i);
+    }
+    CONF_CHECK(late > 0, "each had arrived");
+    words_close();
+}
+
+CONF_TEST("strict", strict_strong_get_overtakes_put, 1,
+          "a get with STRONG_ORDER may read before a put before it has written (2.2.10 orders reads after reads)")
+{
+    struct utofu_mrq_notice n;
+    unsigned                old = 0;
+
+    words_open();
+    for (uint64_t i = 1; (i <= TRIES) && (old == 0); i++) {
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, i, X, 8, 1, CONF_STRONG | CONF_LMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.id, Y, X, 8, 2, CONF_STRONG | CONF_LMRQ, NULL));
+        expect(1, true, &n);
+        expect(2, true, &n);
+        CONF_CHECK((words.y == i) || (words.y == i - 1), "round %d: it read %d", (int)i, (int)words.y);
+        old += words.y != i;
+    }
+    CONF_CHECK(old > 0, "each read what the put wrote");
+    words_close();
+}
+
+CONF_TEST("strict", strict_strong_get_after_armw, 1, "it reads after an ARMW before it, which is a read as well")
+{
+    struct utofu_mrq_notice n;
+
+    words_open();
+    for (uint64_t i = 1; i <= 2 * ROUNDS; i++) {
+        CONF_POST(vcq.hdl, utofu_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_SWAP, i, X, 1, CONF_LMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.id, Y, X, 8, 2, CONF_STRONG | CONF_LMRQ, NULL));
+        expect(1, true, &n);
+        expect(2, true, &n);
+        CONF_CHECK(words.y == i, "round %d: it read %d", (int)i, (int)words.y);
+    }
+    words_close();
+}
+
+CONF_TEST("strict", strict_remote_notice_of_get, 1,
+          "the remote notice of a get says that it has read; the data may arrive later (2.2.4)")
+{
+    struct utofu_mrq_notice n;
+    unsigned                late = 0;
+    bool                    told[2];
+
+    words_open();
+    for (uint64_t i = 1; (i <= ROUNDS) || ((i <= TRIES) && (late == 0)); i++) {
+        atomic_store(&words.x, i);
+        words.y = 0;
+        CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.id, Y, X, 8, 1, CONF_LMRQ | CONF_RMRQ, NULL));
+        for (told[0] = told[1] = false; !told[0] || !told[1];) {
+            expect(1, true, &n);
+            told[n.notice_type == UTOFU_MRQ_TYPE_RMT_GET] = true;
+            if (n.notice_type == UTOFU_MRQ_TYPE_RMT_GET) {
+                late += __atomic_load_n(&words.y, __ATOMIC_ACQUIRE) != i;
+                atomic_store(&words.x, i + 1000000); /* the target's to change now */
+            }
+        }
+        CONF_CHECK(words.y == i, "round %d: it brought %d", (int)i, (int)words.y);
+    }
+    CONF_CHECK(late > 0, "the data was always there");
+    words_close();
+}
+
+CONF_TEST("strict", strict_source_on_two_pages, 1,
+          "where the source goes on on another page the two parts of a line are written one after the other, with "
+          "STRONG_ORDER the second one last (2.2.10, 6.1.3.1)")
+{
+    enum { PAGE = 65536, HALF = 128 };
+    static _Alignas(PAGE) char   source[2 * PAGE];
+    static _Alignas(256) char    line[256];
+    struct utofu_mrq_notice      n;
+    utofu_stadd_t                from, to;
+    _Atomic unsigned char       *first = (_Atomic unsigned char *)line, *second = (_Atomic unsigned char *)line + HALF;
+    unsigned                     seen[2] = {0, 0};
+
+    words_open();
+    from = conf_reg(&vcq, source, sizeof(source), 0);
+    to   = conf_reg(&vcq, line, sizeof(line), 0);
+    for (unsigned i = 1; (i <= ROUNDS) || ((i <= 4 * TRIES) && ((seen[0] == 0) || (seen[1] == 0))); i++) {
+        unsigned char value = (unsigned char)i, a, b;
+        bool          strong = i % 2;
+
+        memset(source + PAGE - HALF, value, 2 * HALF);
+        CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.id, from + PAGE - HALF, to, 2 * HALF, 1,
+                                     CONF_LMRQ | (strong ? CONF_STRONG : 0), NULL));
+        do { /* what is to be new is looked at first, and the other one after it */
+            a = atomic_load(first);
+            b = atomic_load(second);
+            seen[0] += (a == value) && (b != value);
+            a = atomic_load(second);
+            b = atomic_load(first);
+            seen[1] += (a == value) && (b != value);
+            CONF_CHECK(!strong || (a != value) || (b == value), "round %u: with STRONG_ORDER the second part was first", i);
+        } while (utofu_poll_mrq(vcq.hdl, 0, &n) == UTOFU_ERR_NOT_FOUND);
+        CONF_CHECK_BYTES(line, sizeof(line), value, "the line");
+    }
+    CONF_CHECK(seen[0] > 0, "the first part was never seen alone");
+    CONF_CHECK(seen[1] > 0, "the second part was never seen alone");
+    conf_dereg(&vcq, from);
+    conf_dereg(&vcq, to);
+    words_close();
+}
+
+CONF_TEST("strict", strict_freed_before_it_is_sent, 1,
+          "what has not left when its VCQ is freed may not be carried out; what has a TCQ notice is")
+{
+    struct conf_vcq v;
+    utofu_stadd_t   at;
+    unsigned        lost = 0;
+
+    words_open();
+    for (uint64_t i = 1; (i <= ROUNDS) || ((i <= TRIES) && (lost == 0)); i++) {
+        conf_vcq_create(&v, 0, 0);
+        at = conf_reg(&v, &words, sizeof(words), 0);
+        CONF_OK(utofu_put_piggyback8(v.hdl, v.id, i, at, 8, 1, CONF_TCQ, NULL));
+        if (i % 2) {
+            CONF_EXPECT_TCQ(&v, NULL);
+        }
+        CONF_OK(utofu_free_vcq(v.hdl));
+        CONF_CHECK((i % 2 == 0) || (atomic_load(&words.x) == i), "round %d: it was sent, and lost", (int)i);
+        lost += atomic_load(&words.x) != i;
+    }
+    CONF_CHECK(lost > 0, "nothing was lost");
     words_close();
 }
