@@ -272,8 +272,8 @@ static tofu_status_t tofu_iface_open_bounces(tofu_iface_t *iface)
     if (iface->bounce_array == NULL) {
         return TOFU_ERR_NO_MEMORY;
     }
-    status = tofu_mem_alloc(iface->md, &length, 0, &address,
-                            &iface->bounce_mem);
+    status = tofu_mem_alloc_flags(iface->md, &length, TOFU_MEM_OWN, &address,
+                                  &iface->bounce_mem);
     if (status != TOFU_OK) {
         return status;
     }

@@ -125,6 +125,13 @@ struct tofu_rkey {
     } rail[TOFU_MAX_TNIS - 1]; /* further ways to the same memory */
 };
 
+/* Of tofu_mem_t, besides those of callers: no peer reads or writes it, so it needs no rails */
+#define TOFU_MEM_OWN 0x100u
+
+/* The same as tofu_mem_alloc, with flags that are the core's own. */
+tofu_status_t tofu_mem_alloc_flags(tofu_md_t *md, size_t *length_p, unsigned flags,
+                                   void **address_p, tofu_mem_t **memh_p);
+
 /* Raw pages for the core itself: from the arenas, registered by nobody. */
 tofu_status_t tofu_arena_get(tofu_md_t *md, size_t length, void **address_p,
                              tofu_arena_t **arena_p);

@@ -115,7 +115,7 @@ static void tofu_reg_rails(tofu_mem_t *memh)
     unsigned  i, n;
     int       ret;
 
-    if (memh->length < md->stripe_thresh) {
+    if ((memh->length < md->stripe_thresh) || (memh->flags & TOFU_MEM_OWN)) {
         return;
     }
     tofu_rails_open(md, memh->length);
@@ -363,16 +363,22 @@ tofu_mem_t *tofu_reg_of_key(tofu_md_t *md, const tofu_rkey_t *rkey)
 tofu_status_t tofu_mem_alloc(tofu_md_t *md, size_t *length_p, unsigned flags,
                              void **address_p, tofu_mem_t **memh_p)
 {
+    if ((*length_p == 0) || (flags & ~(unsigned)TOFU_MEM_READ_ONLY)) {
+        tofu_error("can't allocate %zu bytes with flags %#x", *length_p, flags);
+        return TOFU_ERR_INVALID_PARAM;
+    }
+    return tofu_mem_alloc_flags(md, length_p, flags, address_p, memh_p);
+}
+
+tofu_status_t tofu_mem_alloc_flags(tofu_md_t *md, size_t *length_p, unsigned flags,
+                                   void **address_p, tofu_mem_t **memh_p)
+{
     size_t        length = *length_p;
     tofu_arena_t  *arena;
     tofu_status_t status;
     tofu_mem_t    *memh;
     void          *address;
 
-    if ((length == 0) || (flags & ~(unsigned)TOFU_MEM_READ_ONLY)) {
-        tofu_error("can't allocate %zu bytes with flags %#x", length, flags);
-        return TOFU_ERR_INVALID_PARAM;
-    }
     if (length > TOFU_MAX_ZCOPY) {
         return TOFU_ERR_NO_MEMORY;
     }

@@ -248,6 +248,23 @@ static void print_result(struct perf_proc *proc, long iterations, long warmup)
 
 /* ----------------------------------------------------------------- phases */
 
+/* CPUs to run on: one that is named twice is one. */
+static int num_cpus(void)
+{
+    const struct perf_options *o = &perf_options;
+    cpu_set_t                 set;
+    int                       i;
+
+    CPU_ZERO(&set);
+    for (i = 0; i < o->num_cpus; ++i) {
+        CPU_SET(o->cpus[i], &set);
+    }
+    if (o->num_cpus == 0) {
+        sched_getaffinity(0, sizeof(set), &set);
+    }
+    return CPU_COUNT(&set);
+}
+
 static void pin(const struct perf_ctx *ctx)
 {
     const struct perf_options *o = ctx->opt;
@@ -437,7 +454,6 @@ int main(int argc, char **argv)
     static struct perf_proc proc;
     struct itimerval        timer = {0};
     pthread_t               threads[64];
-    cpu_set_t               set;
     int                     i, active, code;
 
     if ((argc == 2) && !strcmp(argv[1], "--list")) {
@@ -463,10 +479,7 @@ int main(int argc, char **argv)
     set_coords(&proc); /* the library reads it when it is first called */
 
     active = ((perf_options.tnis > 1) ? 1 : proc.size) * perf_options.threads;
-    CPU_ZERO(&set);
-    sched_getaffinity(0, sizeof(set), &set);
-    proc.yields = active > (perf_options.num_cpus ? perf_options.num_cpus :
-                                                    CPU_COUNT(&set));
+    proc.yields = active > num_cpus();
     perf_tick_start();
     if (perf_layer.start != NULL) {
         perf_layer.start(&proc);

@@ -8,6 +8,7 @@
 #include "uct_utofu.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -569,6 +570,32 @@ uct_utofu_iface_core_config(const uct_utofu_iface_config_t *config,
     return UCS_OK;
 }
 
+/* UCP divides by some of them, and adds others up. */
+static ucs_status_t uct_utofu_config_figure(const char *name, double value,
+                                            double least)
+{
+    if (UCS_CONFIG_DBL_IS_AUTO(value) || ((value >= least) && isfinite(value))) {
+        return UCS_OK;
+    }
+    uct_utofu_error("UCX_UTOFU_%s: %g is not possible", name, value);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+static ucs_status_t
+uct_utofu_config_figures(const uct_utofu_iface_config_t *config)
+{
+    ucs_status_t status;
+
+    status = uct_utofu_config_figure("BANDWIDTH", config->bandwidth, 1.0);
+    if (status == UCS_OK) {
+        status = uct_utofu_config_figure("LATENCY", config->latency, 0.0);
+    }
+    if (status == UCS_OK) {
+        status = uct_utofu_config_figure("OVERHEAD", config->overhead, 0.0);
+    }
+    return status;
+}
+
 static void uct_utofu_override(double value, double *attr_p)
 {
     if (!UCS_CONFIG_DBL_IS_AUTO(value)) {
@@ -616,6 +643,9 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     core_config.err_arg = iface;
     uct_utofu_iface_desc_config(iface, params, &core_config);
     status = uct_utofu_iface_core_config(config, params, &core_config);
+    if (status == UCS_OK) {
+        status = uct_utofu_config_figures(config);
+    }
     if (status != UCS_OK) {
         goto err_cleanup;
     }

@@ -47,6 +47,13 @@ cdef bint asks_for_utofu(str tls):
         name.split(":")[0].lstrip("\\") == "utofu" for name in tls.split(","))
 
 
+def _why_not(settings):
+    """Why utofu is not there, in words, with these settings of a Context."""
+    return plugin.verify({
+        **plugin.environment(tls=None),
+        **{f"UCX_{key}": value for key, value in settings.items()}}).reasons
+
+
 @cython.no_gc_clear
 cdef class Context:
     """Context(features=None, config=None, *, multi_thread=False, utofu=True, \
@@ -136,13 +143,13 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
             self.context = NULL
             detail = f"UCX_TLS={tls}"
             if utofu and asks_for_utofu(tls):
-                detail += "; " + "; ".join(plugin.verify().reasons)
+                detail = "; ".join([detail, *_why_not(settings)])
             fail("ucp_init", status, detail)
         _contexts.add(self)
         if utofu and asks_for_utofu(tls) and not any(
                 transport.startswith("utofu/") for transport in self.transports):
             self.close()
-            reasons = plugin.verify().reasons or [
+            reasons = _why_not(settings) or [
                 "in a new process it appears: UCX was set up here before "
                 "ucp_glue.enable()"]
             raise RuntimeError(f"UCX_TLS={tls} asks for utofu, which is not there: "

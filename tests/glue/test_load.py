@@ -79,6 +79,18 @@ with ucp_glue.Context(config={"TLS": "tcp,utofu"}, utofu=False) as ctx:
     assert "Traceback" not in output
 
 
+def test_a_setting_is_why(script):
+    """The reason is looked for with the settings of the context."""
+    output = script(
+        """
+text = raises(ucp_glue.UcpError, ucp_glue.Context,
+              config={"TLS": "utofu", "UTOFU_TNI": "99"})
+assert "UCX_UTOFU_TNI" in text and "99" in text, text
+"""
+    )
+    assert "Traceback" not in output
+
+
 def test_settings(script):
     """config wins over the environment; what is wrong is named."""
     script(

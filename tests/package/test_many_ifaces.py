@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """More ifaces than there are CQs: they share."""
 
+import json
+import subprocess
 import sys
 import textwrap
 
@@ -49,3 +51,25 @@ def test_many_ifaces_of_one_process(processes, tmp_path, job):
     # said once, in words
     (line,) = lines[:-1]
     assert "CQs for ifaces of their own" in line and "shares one with others" in line
+
+
+IDLE = textwrap.dedent(
+    """
+    import subprocess, sys
+    from uct_tofu import Iface, MemoryDomain
+    with MemoryDomain() as md, Iface(md):
+        subprocess.run([sys.executable, "-m", "uct_tofu", "emu", "ls", "--json"])
+    """
+)
+
+
+def test_an_idle_iface_has_two_vcqs(tmp_path, job):
+    """Other TNIs are for memory that peers reach, not for an iface's own."""
+    script = tmp_path / "program.py"
+    script.write_text(IDLE)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    jobs = {item["job"]: item for item in json.loads(done.stdout)["jobs"]}
+    (process,) = jobs[job]["processes"]
+    assert sorted(vcq["kind"] for vcq in process["vcqs"]) == ["exclusive", "shared"]

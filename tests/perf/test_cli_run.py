@@ -47,6 +47,15 @@ def test_run_prints_lines_and_writes_records(cli, tmp_path):
     assert code == 0 and len((tmp_path / "r.jsonl").read_text().splitlines()) > 4
 
 
+@pytest.mark.parametrize(("cpus", "crowded"), [("0,1", None), ("0,0", True)])
+def test_a_cpu_twice_is_one(cli, tmp_path, cpus, crowded):
+    arguments = ["run", "-t", "put_lat", "--layer", "utofu", "-s", "8", "-n", "100"]
+    code, output = cli(*arguments, "-r", "1", "-c", cpus, "-o", "r.jsonl")
+    assert code == 0, output
+    (line,) = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert json.loads(line)["params"].get("oversubscribed") is crowded
+
+
 def test_run_over_transports(cli):
     code, output = cli(
         *["run", "-t", "am_lat", "--layer", "libuct", "-x", "sysv", "-x", "cma"],

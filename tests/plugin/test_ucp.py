@@ -117,6 +117,17 @@ def test_wakeup_timer_out_of_range(start, env, ucx, value):
     assert "UCX_UTOFU_WAKEUP_TIMER" in process.out + process.err
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("BANDWIDTH", "-5GBps"), ("OVERHEAD", "inf"), ("LATENCY", "inf")],
+)
+def test_figures_out_of_range(start, env, ucx, name, value):
+    process = start([ucx / "bin" / "ucx_perftest", "-l", "-x", "utofu", "-d", "tofu0",
+                     "-t", "am_lat", "-n", 10], {**env, f"UCX_UTOFU_{name}": value})
+    assert process.wait(30) != 0
+    assert f"UCX_UTOFU_{name}" in process.out + process.err
+
+
 def test_am_polled_out_of_range(start, env, ucx):
     """More senders without notices than there can be; 0 is none, and works."""
     for value, works in (("9", False), ("0", True)):
