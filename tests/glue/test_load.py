@@ -83,7 +83,7 @@ def test_a_setting_is_why(script):
     """The reason is looked for with the settings of the context."""
     output = script(
         """
-text = raises(ucp_glue.UcpError, ucp_glue.Context,
+text = raises(ucp_glue.UcpUnreachableError, ucp_glue.Context,
               config={"TLS": "utofu", "UTOFU_TNI": "99"})
 assert "UCX_UTOFU_TNI" in text and "99" in text, text
 """
