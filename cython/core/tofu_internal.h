@@ -343,6 +343,8 @@ tofu_status_t tofu_ep_flush_targets(tofu_ep_t *ep);
 tofu_status_t tofu_order_check(tofu_ep_t *ep);
 /* Does a fence allow an operation to peer now? */
 tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer);
+/* A get of an ep that is TOFU_EP_ARMED: NO_RESOURCE until it may be posted */
+tofu_status_t tofu_order_get(tofu_ep_t *ep);
 
 /* ----------------------------------------------------------- tofu_check.c */
 

@@ -10,6 +10,8 @@
  *
  * STRONG_ORDER also orders operations to one target: all but zcopy ask for it
  * always, because for them it costs nothing, and zcopy after a fence (TOFU_EP_ARMED).
+ * But it orders writes after writes and reads after reads (2.2.10 of the guide): a get
+ * after a fence waits until what was written before has come back.
  * Beyond that, a fence matters when an ep changes its target (RMA goes to an md's VCQ, AM to an
  * iface's): the first operation to another target waits until flush puts to those
  * used before have come back.
@@ -88,6 +90,16 @@ tofu_status_t tofu_ep_pass_fence(tofu_ep_t *ep, const tofu_peer_t *peer)
         }
         return TOFU_OK;
     }
+    ep->flags |= TOFU_EP_FENCE;
+    status     = tofu_ep_flush_targets(ep);
+    return (status != TOFU_OK) ? status :
+                                 tofu_ep_starve(ep, TOFU_STARVED_FENCE);
+}
+
+tofu_status_t tofu_order_get(tofu_ep_t *ep)
+{
+    tofu_status_t status;
+
     ep->flags |= TOFU_EP_FENCE;
     status     = tofu_ep_flush_targets(ep);
     return (status != TOFU_OK) ? status :

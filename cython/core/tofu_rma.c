@@ -290,6 +290,9 @@ tofu_status_t tofu_ep_get_bcopy(tofu_ep_t *ep, tofu_unpack_cb_t unpack,
             return status;
         }
     }
+    if (TOFU_UNLIKELY(ep->flags & TOFU_EP_ARMED)) {
+        return tofu_order_get(ep);
+    }
     if (!tofu_op_room(iface, 1)) {
         return tofu_ep_starve(ep, TOFU_STARVED_OP);
     }
@@ -600,6 +603,9 @@ tofu_rma_zcopy(tofu_ep_t *ep, const tofu_iov_t *iov, size_t iovcnt,
         if (status != TOFU_OK) {
             return status;
         }
+    }
+    if (TOFU_UNLIKELY(is_get && (ep->flags & TOFU_EP_ARMED))) {
+        return tofu_order_get(ep);
     }
     if (TOFU_UNLIKELY(!tofu_op_room(iface, 1))) {
         return tofu_ep_starve(ep, TOFU_STARVED_OP);

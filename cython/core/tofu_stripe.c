@@ -268,6 +268,9 @@ tofu_status_t tofu_rma_stripe(tofu_ep_t *ep, const tofu_iov_t *iov,
     if (status != TOFU_OK) {
         return status;
     }
+    if (is_get && (ep->flags & TOFU_EP_ARMED)) {
+        return tofu_order_get(ep);
+    }
     status = tofu_mem_stadd(iov->memh, stripe.way[0].peer->iface, iov->buffer,
                             iov->length, &local);
     if (status != TOFU_OK) {

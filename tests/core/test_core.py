@@ -28,7 +28,7 @@ CASES = {
     ],
     "keep": ["forever", "keep_churn", "quarter", "given_back", "keep_killed", "alignment"],
     "order": [
-        "flush", "flush_many", "fence", "fence_weak", "flush_refused", "abandoned",
+        "flush", "flush_many", "fence", "fence_weak", "fence_then_get", "flush_refused", "abandoned",
         "abandoned_buffers", "abandoned_stuck", "loader", "many_ifaces",
     ],
     "fail": [
@@ -198,6 +198,18 @@ def test_polled_in_modes(processes, job, plain, monkeypatch, case, mode):
     """The last bytes of a message come last, and messages in their order."""
     monkeypatch.setenv(*mode.split("="))
     run_case(processes, job, plain, "polled", case)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("program", "case"),
+    [("rma", "put_get"), ("order", "fence"), ("order", "fence_weak"),
+     ("order", "fence_then_get"), ("tnis", "fence_stripe")],
+)  # fmt: skip
+def test_fence_in_strict(processes, job, plain, monkeypatch, program, case):
+    """What STRONG_ORDER does not order, a get after a put, a fence does."""
+    monkeypatch.setenv("UTOFU_EMU_STRICT", "1")
+    run_case(processes, job, plain, program, case)
 
 
 @pytest.mark.timeout(120)

@@ -210,6 +210,61 @@ static void fence_weak(struct ctx *ctx)
     fence_with(ctx, 0);
 }
 
+/* Puts, fence, get of the same words: it reads what was put.  STRONG_ORDER alone does
+ * not say so (2.2.10). */
+static void fence_then_get(struct ctx *ctx)
+{
+    size_t        length = 4096;
+    tofu_mem_t    *memh;
+    void          *address;
+    uint64_t      number, base, *words;
+    unsigned      i;
+
+    core_open(ctx, NULL, 65536);
+    CHECK_OK(tofu_mem_alloc(ctx->md, &length, 0, &address, &memh));
+    words = address;
+    base  = ctx->shared->rank[1].base;
+    for (number = 1; (number <= 1000) && (ctx->rank == 0); ++number) {
+        tofu_iov_t  iov = {&words[8 * (number % 2)], 8 * 8, memh, 0, 1};
+        tofu_iov_t  put = {&words[128], 8, memh, 0, 1};
+        struct done done, zcopy;
+        uint64_t    stats = 0;
+
+        words[128] = number;
+        done_init(&zcopy);
+        for (i = 0; i < 8; ++i) {
+            if ((number % 3 == 0) && (i == 7)) {
+                CHECK_EQ(RETRY(ctx, tofu_ep_put_zcopy(ctx->ep[1], &put, 1, base + i * 8,
+                                                      ctx->rkey[1], &zcopy.comp)),
+                         TOFU_INPROGRESS);
+            } else {
+                CHECK_OK(RETRY(ctx, tofu_ep_put_short(ctx->ep[1], &number, 8, base + i * 8,
+                                                      ctx->rkey[1])));
+            }
+        }
+        if (number % 2 == 0) {
+            CHECK_OK(tofu_iface_fence(ctx->iface));
+        } else {
+            CHECK_OK(tofu_ep_fence(ctx->ep[1]));
+        }
+        done_init(&done);
+        CHECK_EQ(RETRY(ctx, tofu_ep_get_zcopy(ctx->ep[1], &iov, 1, base, ctx->rkey[1],
+                                              &done.comp)),
+                 TOFU_INPROGRESS);
+        CHECK_OK(done_wait(ctx, &done));
+        for (i = 0; i < 8; ++i) {
+            stats += ((uint64_t *)iov.buffer)[i] == number;
+        }
+        CHECK_EQ(stats, 8);
+        if (number % 3 == 0) {
+            CHECK_OK(done_wait(ctx, &zcopy));
+        }
+    }
+    core_barrier(ctx);
+    CHECK_OK(tofu_mem_free(memh));
+    core_close(ctx);
+}
+
 /* Ops in flight when their ep is destroyed, or the iface closed: every completion
  * is called, once. */
 static void abandoned(struct ctx *ctx)
@@ -567,6 +622,7 @@ int main(int argc, char **argv)
         {"flush_many", 3, 60, flush_many, 0},
         {"fence", 2, 60, fence, 0},
         {"fence_weak", 2, 60, fence_weak, 0},
+        {"fence_then_get", 2, 60, fence_then_get, 0},
         {"flush_refused", 1, 30, flush_refused, 0},
         {"abandoned", 1, 30, abandoned, 0},
         {"abandoned_buffers", 2, 40, abandoned_buffers, 0},
