@@ -56,8 +56,10 @@ bool emu_stats_init(void)
     form = TEXT;
     if (!strncmp(s, "json", 4) && ((s[4] == '\0') || (s[4] == ':'))) {
         form = JSON;
-        if (s[4] == ':') {
+        if ((s[4] == ':') && (s[5] != '\0')) {
             name_file(s + 5);
+        } else if (s[4] == ':') {
+            emu_message("UTOFU_EMU_STATS=json: names no file; stderr is used");
         }
     } else if (emu_on_or_off(s) < 0) {
         emu_message("UTOFU_EMU_STATS=\"%s\" is not 1, json or json:FILE; 1 is used", s);

@@ -250,7 +250,7 @@ static void try_mrq(const char *name, const char *value, unsigned long flags,
     size_t  used       = 0;
     ssize_t got;
     int     fds[2], ready[2], go[2], status, tni, cq;
-    char   *message, byte;
+    char   *message, byte, after;
     pid_t   child;
 
     if (conf_rank == 0) {
@@ -299,7 +299,7 @@ static void try_mrq(const char *name, const char *value, unsigned long flags,
     message = strstr(text, "utofu: asynchronous error: MRQ Overflow on TNI ");
     CONF_CHECK((message != NULL) &&
                        (sscanf(message, "utofu: asynchronous error: MRQ "
-                               "Overflow on TNI %d CQ %d", &tni, &cq) == 2),
+                               "Overflow on TNI %d CQ %d%c", &tni, &cq, &after) == 3) && (after == '\n'),
                "%s=%s, %u notices: status 0x%x, message: %s", name,
                value ? value : "(not set)", num, status, text);
 }
@@ -344,6 +344,10 @@ CONF_TEST("4.3.2.3", env_mrq_nearest, 2,
     check_mrq(name, "5ki", 0, 8192);
     check_mrq(name, "19KI", 0, 8192);
     try_mrq(name, "20480", 0, 32000, false);
+    check_mrq(name, "20480", 0, 32768);
+    check_mrq(name, "81919", 0, 32768);
+    check_mrq(name, "81920", 0, 131072);
+    check_mrq(name, "327679", 0, 131072);
 }
 
 CONF_TEST("4.3.2.3", env_mrq_large, 2,
@@ -352,8 +356,12 @@ CONF_TEST("4.3.2.3", env_mrq_large, 2,
     static const char name[] = "UTOFU_NUM_MRQ_ENTRIES";
 
     try_mrq(name, "32Ki", 0, 32700, false);
+    check_mrq(name, "32Ki", 0, 32768);
+    check_mrq(name, "128KI", 0, 131072);
     check_mrq(name, NULL, 0, 131072);
     try_mrq(name, "512ki", 0, 200000, false);
+    try_mrq(name, "327680", 0, 200000, false);
+    try_mrq(name, "1310719", 0, 1600000, true);
 }
 
 CONF_TEST("4.3.2.3", env_mrq_largest, 2,
@@ -364,6 +372,7 @@ CONF_TEST("4.3.2.3", env_mrq_largest, 2,
     conf_timeout(60);
     try_mrq(name, "2mI", 0, 200000, false);
     try_mrq(name, "99999999999", 0, 530000, false);
+    try_mrq(name, "1310720", 0, 1600000, false);
 }
 
 CONF_TEST("4.3.2.4", env_mrq_session, 2,
@@ -400,17 +409,17 @@ static size_t locked_bytes(void)
     return kib * 1024;
 }
 
-CONF_TEST("4.3.2.5", env_swap_protect, 6,
-          "with UTOFU_SWAP_PROTECT=1, or any number but 0, registered memory is "
+CONF_TEST("4.3.2.5", env_swap_protect, 8,
+          "with UTOFU_SWAP_PROTECT=1, or anything but 0, registered memory is "
           "locked; by default and with 0 it is not; beyond the limit of the "
           "process it can be registered all the same")
 {
     enum { SIZE = 1 << 20 };
-    static const char *const values[6] = {NULL, "0", "+00", "1", "2", "1"};
+    static const char *const values[8] = {NULL, "0", "+00", "1", "2", "1", "yes", "-1"};
     struct rlimit            limit;
     struct conf_vcq          vcq;
     struct conf_mem          mem;
-    utofu_stadd_t            stadds[6];
+    utofu_stadd_t            stadds[8];
     size_t                   before, after;
     int                      peer = (conf_rank + 1) % conf_procs;
 
@@ -436,6 +445,8 @@ CONF_TEST("4.3.2.5", env_swap_protect, 6,
     CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[peer], 1, NULL);
     conf_barrier();
     conf_dereg(&vcq, stadds[conf_rank]);
+    CONF_CHECK(locked_bytes() <= before, "%zu bytes that are not registered any more are locked",
+               locked_bytes() - before);
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
 }
