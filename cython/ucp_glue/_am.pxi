@@ -164,7 +164,7 @@ cdef class AmMessage:
         if buffer is None:
             buffer = bytearray(self.length)
         request = worker.take("ucp_am_recv_data_nbx")
-        request.acquire(buffer, True)
+        request.acquire(buffer, "buffer", True)
         if <size_t>request.view.len < length:
             size = request.view.len
             request.release()

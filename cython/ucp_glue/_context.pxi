@@ -54,6 +54,20 @@ def _why_not(settings):
         **{f"UCX_{key}": value for key, value in settings.items()}}).reasons
 
 
+cdef dict read_config(config):
+    """UCX's variables without "UCX_", as texts."""
+    try:
+        given = dict(config or {})
+    except (TypeError, ValueError) as error:
+        raise type(error)("config must be a mapping of str to str, not "
+                          f"{type(config).__name__}") from None
+    for key in given:
+        if not isinstance(key, str):
+            raise TypeError("config's names must be str, not "
+                            f"{type(key).__name__}")
+    return {key.removeprefix("UCX_"): str(value) for key, value in given.items()}
+
+
 @cython.no_gc_clear
 cdef class Context:
     """Context(features=None, config=None, *, multi_thread=False, utofu=True, \
@@ -96,7 +110,13 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
             raise RuntimeError("the context is open already")
         if isinstance(features, str):
             raise TypeError("features: an iterable of names, not one str")
-        chosen = frozenset(_FEATURES if features is None else features)
+        try:
+            chosen = frozenset(_FEATURES if features is None else features)
+        except TypeError as error:
+            raise TypeError(f"features must be an iterable of names: {error}") from None
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str or None, not {type(name).__name__}")
+        settings = read_config(config)
         params.field_mask = (c.UCP_PARAM_FIELD_FEATURES |
                              c.UCP_PARAM_FIELD_MT_WORKERS_SHARED)
         params.features = 0
@@ -111,8 +131,6 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
             encoded = name.encode()
             params.field_mask |= c.UCP_PARAM_FIELD_NAME
             params.name = encoded
-        settings = {key.removeprefix("UCX_"): str(value)
-                    for key, value in dict(config or {}).items()}
         tls = settings.get("TLS", os.environ.get("UCX_TLS", "all"))
         _check_version()
         if utofu:
@@ -208,7 +226,7 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
         """
         return map_buffer(self, buffer, read_only)
 
-    def alloc(self, size_t length):
+    def alloc(self, length):
         """Allocate memory that the transports reach best; zeroed.
 
         Parameters
@@ -224,7 +242,7 @@ name=None)\n--\n\nUCX's settings, transports and memory: the parent of all else.
 
         Source: UCX v1.22, ucp_mem_map, UCP_MEM_MAP_ALLOCATE.
         """
-        return map_new(self, length)
+        return map_new(self, whole(length, "length"))
 
     def close(self, *, bint force=False, timeout=10.0):
         """Close all workers and memories, then the context; harmless when repeated.

@@ -10,6 +10,9 @@ cdef class EpHandle:
     """
 
 
+cdef str ADDRESSES = "a worker's address (bytes-like), or (host, port)"
+
+
 cdef object no_endpoint():
     return None
 
@@ -60,7 +63,7 @@ cdef Request post_tag_recv(Worker worker, Endpoint ep, buffer, uint64_t tag,
         ucp_request_param_t param
         Request request = worker.take("ucp_tag_recv_nbx")
         ucs_status_ptr_t ptr
-    request.acquire(buffer, True)
+    request.acquire(buffer, "buffer", True)
     request.is_recv = True
     request.is_tag = True
     if ep is not None:
@@ -113,6 +116,9 @@ cdef class Endpoint:
         worker.check()
         memset(&params, 0, sizeof(params))
         if isinstance(address, tuple):
+            if len(address) != 2:
+                raise ValueError(f"address must be {ADDRESSES}, not a tuple of "
+                                 f"{len(address)}")
             host, port = address
             data = pack_sockaddr(host, port)
             params.field_mask = (c.UCP_EP_PARAM_FIELD_SOCK_ADDR |
@@ -122,7 +128,8 @@ cdef class Endpoint:
             params.sockaddr.addrlen = len(data)
             peer = f"{host}:{port}"
         else:
-            data = unseal(b"UGLA", address, "a worker's address")
+            data = unseal(b"UGLA", as_bytes(address, "address", ADDRESSES),
+                          "a worker's address")
             params.field_mask = c.UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
             params.address = <const c.ucp_address_t *>PyBytes_AS_STRING(data)
             peer = f"a worker with an address of {len(data)} bytes"
@@ -185,7 +192,7 @@ cdef class Endpoint:
                 for i in range(attr.transports.num_entries)]
 
     # ------------------------------------------------------------ two sides
-    def tag_send(self, buffer, uint64_t tag=0, *, bint sync=False):
+    def tag_send(self, buffer, tag=0, *, bint sync=False):
         """Send a tagged message.
 
         Parameters
@@ -206,6 +213,7 @@ cdef class Endpoint:
         Source: UCX v1.22, ucp_tag_send_nbx, ucp_tag_send_sync_nbx.
         """
         cdef:
+            uint64_t number = whole(tag, "tag")
             ucp_request_param_t param
             Request request
             ucs_status_ptr_t ptr
@@ -214,7 +222,7 @@ cdef class Endpoint:
         ep = self.handle.ep
         request = self.worker.take("ucp_tag_send_sync_nbx" if sync else
                                    "ucp_tag_send_nbx")
-        request.acquire(buffer, False)
+        request.acquire(buffer, "buffer", False)
         request.ep = self
         c.glue_param(&param, &request.op)
         if request.is_large:
@@ -222,28 +230,30 @@ cdef class Endpoint:
             with nogil:
                 if sync:
                     ptr = c.ucp_tag_send_sync_nbx(ep, request.view.buf,
-                                                  request.view.len, tag, &param)
+                                                  request.view.len, number, &param)
                 else:
                     ptr = c.ucp_tag_send_nbx(ep, request.view.buf,
-                                             request.view.len, tag, &param)
+                                             request.view.len, number, &param)
             self.worker.busy -= 1
         elif sync:
             ptr = c.ucp_tag_send_sync_nbx(ep, request.view.buf, request.view.len,
-                                          tag, &param)
+                                          number, &param)
         else:
-            ptr = c.ucp_tag_send_nbx(ep, request.view.buf, request.view.len, tag,
+            ptr = c.ucp_tag_send_nbx(ep, request.view.buf, request.view.len, number,
                                      &param)
         return self.worker.settle(request, ptr)
 
-    def tag_recv(self, buffer, uint64_t tag=0, uint64_t mask=FULL_MASK):
+    def tag_recv(self, buffer, tag=0, mask=FULL_MASK):
         """As ``Worker.tag_recv``, and it fails when this endpoint does.
 
         UCX matches tags of all peers: put the peer into the tag when it matters.
 
         Source: UCX v1.22, ucp_tag_recv_nbx.
         """
+        cdef uint64_t number = whole(tag, "tag")
+        cdef uint64_t bits = whole(mask, "mask")
         self.check()
-        return post_tag_recv(self.worker, self, buffer, tag, mask)
+        return post_tag_recv(self.worker, self, buffer, number, bits)
 
     def stream_send(self, buffer):
         """Send bytes into the stream of this endpoint.
@@ -264,7 +274,7 @@ cdef class Endpoint:
         self.check()
         ep = self.handle.ep
         request = self.worker.take("ucp_stream_send_nbx")
-        request.acquire(buffer, False)
+        request.acquire(buffer, "buffer", False)
         request.ep = self
         c.glue_param(&param, &request.op)
         self.worker.busy += 1
@@ -298,10 +308,11 @@ cdef class Endpoint:
             ucp_ep_h ep
         self.check()
         ep = self.handle.ep
-        if memoryview(buffer).nbytes == 0:
-            raise ValueError("stream_recv: the buffer is empty")
         request = self.worker.take("ucp_stream_recv_nbx")
-        request.acquire(buffer, True)
+        request.acquire(buffer, "buffer", True)
+        if request.view.len == 0:
+            request.release()
+            raise ValueError("stream_recv: the buffer is empty")
         request.is_recv = True
         request.ep = self
         request.bound = self.handle
@@ -313,7 +324,7 @@ cdef class Endpoint:
         self.worker.busy -= 1
         return self.worker.settle(request, ptr)
 
-    def am_send(self, int am_id, payload=b"", *, header=b"", bint reply=False,
+    def am_send(self, am_id, payload=b"", *, header=b"", bint reply=False,
                 protocol=None):
         """Send an active message, for which the peer has a handler.
 
@@ -340,6 +351,7 @@ cdef class Endpoint:
         Source: UCX v1.22, ucp_am_send_nbx.
         """
         cdef:
+            int number = signed_int(am_id, "am_id")
             ucp_request_param_t param
             Request request
             ucs_status_ptr_t ptr
@@ -349,22 +361,22 @@ cdef class Endpoint:
             size_t length
         self.check()
         ep = self.handle.ep
-        if not 0 <= am_id <= 0xffff:
-            raise ValueError(f"am_id {am_id}: 0 to 65535 can be")
+        if not 0 <= number <= 0xffff:
+            raise ValueError(f"am_id {number}: 0 to 65535 can be")
         if protocol == "eager":
             flags |= c.UCP_AM_SEND_FLAG_EAGER
         elif protocol == "rndv":
             flags |= c.UCP_AM_SEND_FLAG_RNDV
         elif protocol is not None:
             raise ValueError(f"protocol {protocol!r}: 'eager', 'rndv' or None")
-        header = as_bytes(header)
+        header = as_bytes(header, "header")
         start = PyBytes_AS_STRING(header)
         length = len(header)
         if length > 128 and length > <size_t>self.worker.max_am_header:
             raise ValueError(f"am_send: a header of {length} bytes; the limit is "
                              f"{self.worker.max_am_header}")
         request = self.worker.take("ucp_am_send_nbx")
-        request.acquire(payload, False)
+        request.acquire(payload, "payload", False)
         request.ep = self
         request.keep = header
         c.glue_param(&param, &request.op)
@@ -373,11 +385,11 @@ cdef class Endpoint:
         if request.is_large:
             self.worker.busy += 1
             with nogil:
-                ptr = c.ucp_am_send_nbx(ep, am_id, start, length, request.view.buf,
+                ptr = c.ucp_am_send_nbx(ep, number, start, length, request.view.buf,
                                         request.view.len, &param)
             self.worker.busy -= 1
         else:
-            ptr = c.ucp_am_send_nbx(ep, am_id, start, length, request.view.buf,
+            ptr = c.ucp_am_send_nbx(ep, number, start, length, request.view.buf,
                                     request.view.len, &param)
         return self.worker.settle(request, ptr)
 
@@ -390,8 +402,9 @@ cdef class Endpoint:
         return RemoteKey(self, packed)
 
     cdef Request remote(self, str call, RemoteKey key, Py_ssize_t offset,
-                        size_t length):
-        """A request for remote memory, after checking the range; not posted."""
+                        size_t length, int alignment):
+        """A request for remote memory, after checking the range and then that the
+        address is a multiple of the alignment; not posted."""
         cdef Request request
         self.check()
         key.check()
@@ -403,13 +416,16 @@ cdef class Endpoint:
             raise status_class(range_status)(
                 call, range_status,
                 f"{length} bytes at offset {offset} of {key!r}")
+        if alignment > 1 and (key.base + <size_t>offset) % alignment:
+            raise ValueError(f"offset {offset}: the address is no multiple of "
+                             f"{alignment}")
         request = self.worker.take(call)
         request.ep = self
         request.rkey = key
         key.num_operations += 1
         return request
 
-    def put(self, buffer, RemoteKey remote not None, *, Py_ssize_t offset=0):
+    def put(self, buffer, RemoteKey remote not None, *, offset=0):
         """Write a buffer into the peer's memory.
 
         Over when the buffer may be used again; ``flush`` tells when the peer's
@@ -432,9 +448,9 @@ cdef class Endpoint:
 
         Source: UCX v1.22, ucp_put_nbx.
         """
-        return post_rma(self, buffer, remote, offset, False)
+        return post_rma(self, buffer, remote, signed_whole(offset, "offset"), False)
 
-    def get(self, buffer, RemoteKey remote not None, *, Py_ssize_t offset=0):
+    def get(self, buffer, RemoteKey remote not None, *, offset=0):
         """Read the peer's memory into a buffer.
 
         Parameters
@@ -454,14 +470,13 @@ cdef class Endpoint:
 
         Source: UCX v1.22, ucp_get_nbx.
         """
-        return post_rma(self, buffer, remote, offset, True)
+        return post_rma(self, buffer, remote, signed_whole(offset, "offset"), True)
 
-    cdef Request atomic(self, int op, RemoteKey key, value, Py_ssize_t offset,
-                        int size, bint fetch, swap):
+    cdef Request atomic(self, int op, RemoteKey key, value, offset, size, bint fetch,
+                        swap):
         return post_atomic(self, op, key, value, offset, size, fetch, swap)
 
-    def add(self, RemoteKey remote not None, value, *, Py_ssize_t offset=0,
-            int size=8):
+    def add(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Add to a word of the peer's memory; see ``fetch_add``.
 
         Brings nothing back: over when it is under way, complete after ``flush``.
@@ -471,8 +486,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_ADD, remote, value, offset, size, False,
                            None)
 
-    def and_(self, RemoteKey remote not None, value, *, Py_ssize_t offset=0,
-            int size=8):
+    def and_(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """And into a word of the peer's memory; see ``fetch_add``.
 
         Brings nothing back: over when it is under way, complete after ``flush``.
@@ -482,8 +496,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_AND, remote, value, offset, size, False,
                            None)
 
-    def or_(self, RemoteKey remote not None, value, *, Py_ssize_t offset=0,
-            int size=8):
+    def or_(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Or into a word of the peer's memory; see ``fetch_add``.
 
         Brings nothing back: over when it is under way, complete after ``flush``.
@@ -493,8 +506,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_OR, remote, value, offset, size, False,
                            None)
 
-    def xor(self, RemoteKey remote not None, value, *, Py_ssize_t offset=0,
-            int size=8):
+    def xor(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Exclusive-or into a word of the peer's memory; see ``fetch_add``.
 
         Brings nothing back: over when it is under way, complete after ``flush``.
@@ -504,8 +516,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_XOR, remote, value, offset, size, False,
                            None)
 
-    def fetch_add(self, RemoteKey remote not None, value, *,
-                  Py_ssize_t offset=0, int size=8):
+    def fetch_add(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Add to a word of the peer's memory and bring back what it was.
 
         Parameters
@@ -533,8 +544,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_ADD, remote, value, offset, size, True,
                            None)
 
-    def fetch_and(self, RemoteKey remote not None, value, *,
-                  Py_ssize_t offset=0, int size=8):
+    def fetch_and(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """And into a word and bring back what it was; see ``fetch_add``.
 
         Source: UCX v1.22, ucp_atomic_op_nbx, UCP_ATOMIC_OP_AND.
@@ -542,8 +552,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_AND, remote, value, offset, size, True,
                            None)
 
-    def fetch_or(self, RemoteKey remote not None, value, *,
-                 Py_ssize_t offset=0, int size=8):
+    def fetch_or(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Or into a word and bring back what it was; see ``fetch_add``.
 
         Source: UCX v1.22, ucp_atomic_op_nbx, UCP_ATOMIC_OP_OR.
@@ -551,8 +560,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_OR, remote, value, offset, size, True,
                            None)
 
-    def fetch_xor(self, RemoteKey remote not None, value, *,
-                  Py_ssize_t offset=0, int size=8):
+    def fetch_xor(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Exclusive-or into a word and bring back what it was; see ``fetch_add``.
 
         Source: UCX v1.22, ucp_atomic_op_nbx, UCP_ATOMIC_OP_XOR.
@@ -560,8 +568,7 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_XOR, remote, value, offset, size, True,
                            None)
 
-    def swap(self, RemoteKey remote not None, value, *,
-             Py_ssize_t offset=0, int size=8):
+    def swap(self, RemoteKey remote not None, value, *, offset=0, size=8):
         """Put a value into a word and bring back what it was; see ``fetch_add``.
 
         Source: UCX v1.22, ucp_atomic_op_nbx, UCP_ATOMIC_OP_SWAP.
@@ -569,15 +576,15 @@ cdef class Endpoint:
         return self.atomic(c.UCP_ATOMIC_OP_SWAP, remote, value, offset, size, True,
                            None)
 
-    def compare_swap(self, RemoteKey remote not None, compare, value, *,
-                     Py_ssize_t offset=0, int size=8):
+    def compare_swap(self, RemoteKey remote not None, compare, value, *, offset=0,
+                     size=8):
         """Put ``value`` into a word if it is ``compare``, and bring back what it was;
         see ``fetch_add``.
 
         Source: UCX v1.22, ucp_atomic_op_nbx, UCP_ATOMIC_OP_CSWAP.
         """
         return self.atomic(c.UCP_ATOMIC_OP_CSWAP, remote, compare, offset, size,
-                           True, value)
+                           True, integer(value, "value"))
 
     def flush(self):
         """Complete all that was posted on this endpoint, at the peer too.

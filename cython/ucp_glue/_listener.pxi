@@ -4,8 +4,11 @@
 
 cdef bytes pack_sockaddr(host, port):
     """A struct sockaddr for a numeric or named host; looking up a name may block."""
+    port = integer(port, "port")
     if not 0 <= port <= 0xffff:
-        raise ValueError(f"port {port}: 0 to 65535 can be")
+        raise ValueError(f"port {shown(port)}: 0 to 65535 can be")
+    if host is not None and not isinstance(host, (str, bytes)):
+        raise TypeError(f"host must be a str, not {type(host).__name__}")
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM)[0]
     if family == socket.AF_INET:

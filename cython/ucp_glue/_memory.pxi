@@ -8,7 +8,7 @@ cdef Memory map_buffer(Context context, buffer, bint read_only):
         c.ucp_mem_map_params_t params
         int status
     context.check()
-    get_buffer(buffer, &memory.view, not read_only)
+    get_buffer(buffer, "buffer", &memory.view, not read_only)
     if memory.view.len == 0:
         PyBuffer_Release(&memory.view)
         raise ValueError("map: the buffer is empty")

@@ -16,7 +16,7 @@ cdef bint holds_objects(const char *format) noexcept:
     return False
 
 
-cdef int get_buffer(buffer, Py_buffer *view, bint writable) except -1:
+cdef int get_buffer(buffer, str name, Py_buffer *view, bint writable) except -1:
     """Fill in the view of a contiguous buffer of plain data, or say what is wrong."""
     try:
         PyObject_GetBuffer(buffer, view, PyBUF_ND | PyBUF_FORMAT |
@@ -26,9 +26,9 @@ cdef int get_buffer(buffer, Py_buffer *view, bint writable) except -1:
         what = f"{type(buffer).__name__}" + (f" of shape {shape}" if shape else "")
         need = "a writable, C-contiguous" if writable else "a C-contiguous"
         raise BufferError(f"{what}: {error}; needed is {need} buffer") from None
-    except TypeError as error:
-        raise TypeError(f"{error}; needed is a buffer, for example bytes or a NumPy "
-                        "array") from None
+    except TypeError:
+        raise TypeError(f"{name} must be a buffer, for example bytes or a NumPy "
+                        f"array, not {type(buffer).__name__}") from None
     if holds_objects(view.format):
         PyBuffer_Release(view)
         raise TypeError(f"{type(buffer).__name__} holds Python objects, which mean "
@@ -189,10 +189,10 @@ cdef class Request:
                 self.callbacks = []
             self.callbacks.append(callback)
 
-    cdef int acquire(self, buffer, bint writable) except -1:
+    cdef int acquire(self, buffer, str name, bint writable) except -1:
         """Take hold of the buffer; on failure give the request back."""
         try:
-            get_buffer(buffer, &self.view, writable)
+            get_buffer(buffer, name, &self.view, writable)
         except BaseException:
             self.release()
             raise

@@ -32,7 +32,7 @@ cdef class RemoteKey:
         cdef int status
         if self.rkey != NULL:
             raise RuntimeError("the remote key is open already")
-        data = unseal(b"UGLK", packed, "a remote key")
+        data = unseal(b"UGLK", as_bytes(packed, "packed"), "a remote key")
         if len(data) < 17:
             raise ValueError("a remote key is too short")
         ep.check()
@@ -109,9 +109,9 @@ cdef Request post_rma(Endpoint self, buffer, RemoteKey remote, Py_ssize_t offset
     self.check()
     if remote.read_only and not is_get:
         raise ValueError(f"{call}: {remote!r} is read-only")
-    get_buffer(buffer, &view, is_get)
+    get_buffer(buffer, "buffer", &view, is_get)
     try:
-        request = self.remote(call, remote, offset, view.len)
+        request = self.remote(call, remote, offset, view.len, 1)
     except BaseException:
         PyBuffer_Release(&view)
         raise
@@ -141,23 +141,28 @@ cdef Request post_rma(Endpoint self, buffer, RemoteKey remote, Py_ssize_t offset
     return self.worker.settle(request, ptr)
 
 
-cdef uint64_t as_word(value, int size) except? 0:
+cdef uint64_t as_word(value, str name, int size) except? 0:
     """The value as an unsigned word of so many bytes."""
-    value = operator.index(value)       # NumPy's integers know 64 bits only
+    value = integer(value, name)        # NumPy's integers know 64 bits only
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise OverflowError(f"{value} does not fit into {size} bytes")
+        outside(value, name, -(1 << (bits - 1)), (1 << bits) - 1)
     return value & ((1 << bits) - 1)
 
 
-cdef Request post_atomic(Endpoint self, int op, RemoteKey remote, value,
-                         Py_ssize_t offset, int size, bint fetch, swap):
+cdef Request post_atomic(Endpoint self, int op, RemoteKey remote, value, at,
+                         word_size, bint fetch, swap):
     cdef:
         ucp_request_param_t param
         Request request
+        Py_ssize_t offset = signed_whole(at, "offset")
+        int size = signed_int(word_size, "size")
         uint64_t word, reply = 0
     if size != 4 and size != 8:
         raise ValueError(f"size {size}: words have 4 or 8 bytes")
+    word = as_word(value, "value" if swap is None else "compare", size)
+    if swap is not None:
+        reply = as_word(swap, "value", size)
     self.check()
     feature = "amo32" if size == 4 else "amo64"
     if feature not in self.worker.context.features:
@@ -168,12 +173,7 @@ cdef Request post_atomic(Endpoint self, int op, RemoteKey remote, value,
              "is; error_handling=False on both sides allows them")
     if remote.read_only:
         raise ValueError(f"ucp_atomic_op_nbx: {remote!r} is read-only")
-    if (remote.base + offset) % size:
-        raise ValueError(f"offset {offset}: the address is no multiple of {size}")
-    word = as_word(value, size)
-    if swap is not None:
-        reply = as_word(swap, size)
-    request = self.remote("ucp_atomic_op_nbx", remote, offset, size)
+    request = self.remote("ucp_atomic_op_nbx", remote, offset, size, size)
     # A post that is not fetched takes its operand from here until it is over.
     request.words[0] = word
     request.words[1] = reply

@@ -95,7 +95,7 @@ cdef class Request:
     cdef int final_status
     cdef int instead_of_cancel  # why it was cancelled
     cdef bint has_view, is_done, is_linked, is_recv, is_tag, is_large
-    cdef int acquire(self, buffer, bint writable) except -1
+    cdef int acquire(self, buffer, str name, bint writable) except -1
     cdef void release(self) noexcept
     cdef int finish(self) except -1
     cdef str where(self)
@@ -120,9 +120,9 @@ cdef class Endpoint:
     cdef int check_made(self) except -1
     cdef int check(self) except -1
     cdef Request remote(self, str call, RemoteKey key, Py_ssize_t offset,
-                        size_t length)
-    cdef Request atomic(self, int op, RemoteKey key, value, Py_ssize_t offset,
-                        int size, bint fetch, swap)
+                        size_t length, int alignment)
+    cdef Request atomic(self, int op, RemoteKey key, value, offset, size, bint fetch,
+                        swap)
 
 
 cdef class RemoteKey:

@@ -31,7 +31,6 @@ from ucp_glue.ucp cimport (
     ucs_status_t)
 
 import atexit
-import operator
 import os
 import re
 import socket
@@ -69,6 +68,7 @@ cdef extern from "unistd.h" nogil:
 
 include "uct_tofu/_fork.pxi"
 include "uct_tofu/_integer.pxi"
+include "uct_tofu/_whole.pxi"
 
 # Bytes from which on posting and progress may copy or register for so long that
 # other threads should run meanwhile.
@@ -106,9 +106,16 @@ cdef int warn_unclosed(what) except -1:
     return 0
 
 
-cdef bytes as_bytes(buffer):
+cdef bytes as_bytes(buffer, str name, str needed="bytes-like"):
     """The bytes of a bytes-like object; bytes(3) would be three zeros."""
-    return buffer if type(buffer) is bytes else bytes(memoryview(buffer))
+    if type(buffer) is bytes:
+        return buffer
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise TypeError(f"{name} must be {needed}, not "
+                        f"{type(buffer).__name__}") from None
+    return bytes(view)
 
 
 # UCX trusts the bytes of addresses and keys.  These come over the network or out of
@@ -117,8 +124,7 @@ cdef bytes seal(bytes kind, bytes data):
     return kind + struct.pack("<II", len(data), zlib.crc32(data)) + data
 
 
-cdef bytes unseal(bytes kind, sealed, str what):
-    data = as_bytes(sealed)
+cdef bytes unseal(bytes kind, bytes data, str what):
     if len(data) < 12 or data[:4] != kind:
         raise ValueError(f"{len(data)} bytes that are not {what} of ucp_glue")
     length, checksum = struct.unpack_from("<II", data, 4)

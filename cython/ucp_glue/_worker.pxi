@@ -402,7 +402,7 @@ cdef class Worker:
         if status != c.UCS_OK:
             fail("ucp_worker_fence", status, repr(self))
 
-    def tag_recv(self, buffer, uint64_t tag=0, uint64_t mask=FULL_MASK):
+    def tag_recv(self, buffer, tag=0, mask=FULL_MASK):
         """Receive a tagged message of any peer.
 
         Parameters
@@ -422,10 +422,12 @@ cdef class Worker:
 
         Source: UCX v1.22, ucp_tag_recv_nbx.
         """
+        cdef uint64_t number = whole(tag, "tag")
+        cdef uint64_t bits = whole(mask, "mask")
         self.check()
-        return post_tag_recv(self, None, buffer, tag, mask)
+        return post_tag_recv(self, None, buffer, number, bits)
 
-    def tag_probe(self, uint64_t tag=0, uint64_t mask=FULL_MASK):
+    def tag_probe(self, tag=0, mask=FULL_MASK):
         """Look whether a tagged message waits to be received.  Does not progress.
 
         Returns
@@ -435,14 +437,17 @@ cdef class Worker:
 
         Source: UCX v1.22, ucp_tag_probe_nb.
         """
-        cdef c.ucp_tag_recv_info_t info
+        cdef:
+            uint64_t number = whole(tag, "tag")
+            uint64_t bits = whole(mask, "mask")
+            c.ucp_tag_recv_info_t info
         self.check()
-        if c.ucp_tag_probe_nb(self.worker, tag, mask, 0, &info) == NULL:
+        if c.ucp_tag_probe_nb(self.worker, number, bits, 0, &info) == NULL:
             return None
         return info.sender_tag, info.length
 
     # --------------------------------------------------------- active messages
-    def set_am_handler(self, int am_id, handler, *, rendezvous="auto"):
+    def set_am_handler(self, am_id, handler, *, rendezvous="auto"):
         """Name who gets the active messages of one id; None: nobody.
 
         Parameters
@@ -462,12 +467,13 @@ cdef class Worker:
 
         Source: UCX v1.22, ucp_worker_set_am_recv_handler.
         """
+        cdef int number = signed_int(am_id, "am_id")
         self.check()
         if rendezvous not in ("auto", "explicit"):
             raise ValueError(f"rendezvous {rendezvous!r}: 'auto' or 'explicit'")
-        set_am_handler(self, am_id, handler, rendezvous == "auto", None)
+        set_am_handler(self, number, handler, rendezvous == "auto", None)
 
-    def am_messages(self, int am_id, *, rendezvous="auto", backlog=BACKLOG):
+    def am_messages(self, am_id, *, rendezvous="auto", backlog=BACKLOG):
         """Collect the active messages of one id.
 
         Parameters
@@ -488,14 +494,15 @@ cdef class Worker:
 
         Source: UCX v1.22, ucp_worker_set_am_recv_handler.
         """
+        cdef int number = signed_int(am_id, "am_id")
+        backlog = integer(backlog, "backlog")
         self.check()
         if rendezvous not in ("auto", "explicit"):
             raise ValueError(f"rendezvous {rendezvous!r}: 'auto' or 'explicit'")
-        backlog = operator.index(backlog)
         if backlog < 0:
-            raise ValueError(f"backlog {backlog}: a number of bytes")
-        inbox = Inbox(self, am_id, backlog)
-        set_am_handler(self, am_id, inbox.put, rendezvous == "auto", inbox)
+            raise ValueError(f"backlog {shown(backlog)}: a number of bytes")
+        inbox = Inbox(self, number, backlog)
+        set_am_handler(self, number, inbox.put, rendezvous == "auto", inbox)
         return inbox
 
     def connect(self, address, *, bint error_handling=True, on_error=None):

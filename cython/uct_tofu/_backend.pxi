@@ -6,15 +6,24 @@
 cdef const tofu_backend *loaded_backend = NULL
 
 
-cdef int read_coords(values, uint8_t *coords, int number, call) except -1:
-    """Coordinates, each 0 to 255, to an array of that many."""
-    values = list(values)
-    if len(values) != number:
-        raise ValueError(f"{call}: {number} coordinates are needed, got "
-                         f"{len(values)}")
+cdef list read_coords(values, str name, uint8_t *coords, int number, call):
+    """Coordinates, each 0 to 255, to an array of that many, and as a list."""
+    cdef list listed = as_list(values, name, f"a sequence of {number} integers")
+    if len(listed) != number:
+        raise ValueError(f"{call}: {name} needs {number} coordinates, got "
+                         f"{len(listed)}")
     for i in range(number):
-        coords[i] = values[i]
-    return 0
+        coords[i] = whole(listed[i], f"{name}[{i}]", 0xff)
+    return listed
+
+
+cdef list as_list(values, str name, str needed):
+    try:
+        iterator = iter(values)
+    except TypeError:
+        raise TypeError(f"{name} must be {needed}, not "
+                        f"{type(values).__name__}") from None
+    return list(iterator)
 
 
 cdef list read_tnis(call, int ret, uint16_t *ids, size_t count):
@@ -151,7 +160,7 @@ cdef class Backend:
         cdef int ret = self.backend.fn.get_barrier_tnis(&ids, &count)
         return read_tnis("utofu_get_barrier_tnis", ret, ids, count)
 
-    def onesided_caps(self, uint16_t tni):
+    def onesided_caps(self, tni):
         """Dict of int : features and limits of a TNI; sizes are in bytes.
 
         The keys are the fields of ``struct utofu_onesided_caps``.  Raises
@@ -159,10 +168,11 @@ cdef class Backend:
 
         Source: uTofu user's guide 3.2.2.1, utofu_query_onesided_caps.
         """
+        cdef uint16_t c_tni = whole(tni, "tni", 0xffff)
         cdef c.utofu_onesided_caps *caps = NULL
-        cdef int ret = self.backend.fn.query_onesided_caps(tni, &caps)
+        cdef int ret = self.backend.fn.query_onesided_caps(c_tni, &caps)
         if ret != c.UTOFU_SUCCESS:
-            fail("utofu_query_onesided_caps", ret, f"TNI {tni}")
+            fail("utofu_query_onesided_caps", ret, f"TNI {c_tni}")
         return {
             "flags": caps.flags,
             "armw_ops": caps.armw_ops,
@@ -178,7 +188,7 @@ cdef class Backend:
             "max_gap": caps.max_gap,
         }
 
-    def barrier_caps(self, uint16_t tni):
+    def barrier_caps(self, tni):
         """Dict of int : barrier features and limits of a TNI.
 
         ``reduce_ops`` has the bit ``1 << op`` for each ``ReduceOp``.
@@ -187,10 +197,11 @@ cdef class Backend:
 
         Source: uTofu user's guide 3.2.2.2, utofu_query_barrier_caps.
         """
+        cdef uint16_t c_tni = whole(tni, "tni", 0xffff)
         cdef c.utofu_barrier_caps *caps = NULL
-        cdef int ret = self.backend.fn.query_barrier_caps(tni, &caps)
+        cdef int ret = self.backend.fn.query_barrier_caps(c_tni, &caps)
         if ret != c.UTOFU_SUCCESS:
-            fail("utofu_query_barrier_caps", ret, f"TNI {tni}")
+            fail("utofu_query_barrier_caps", ret, f"TNI {c_tni}")
         return {
             "flags": caps.flags,
             "reduce_ops": caps.reduce_ops,
@@ -231,8 +242,7 @@ cdef class Backend:
             fail("utofu_query_my_coords", ret)
         return tuple([xyzabc[i] for i in range(6)])
 
-    def construct_vcq_id(self, coords, uint16_t tni, uint16_t cq,
-                         uint16_t cmp_id):
+    def construct_vcq_id(self, coords, tni, cq, cmp_id):
         """int : ID of a VCQ anywhere in the network.
 
         Parameters
@@ -246,47 +256,52 @@ cdef class Backend:
 
         Source: uTofu user's guide 3.3.2, utofu_construct_vcq_id.
         """
+        cdef uint16_t c_tni = whole(tni, "tni", 0xffff)
+        cdef uint16_t c_cq = whole(cq, "cq", 0xffff)
+        cdef uint16_t c_cmp_id = whole(cmp_id, "cmp_id", 0xffff)
         cdef uint8_t xyzabc[6]
         cdef c.utofu_vcq_id_t vcq_id = 0
-        coords = list(coords)
-        read_coords(coords, xyzabc, 6, "utofu_construct_vcq_id")
-        cdef int ret = self.backend.fn.construct_vcq_id(xyzabc, tni, cq, cmp_id,
+        coords = read_coords(coords, "coords", xyzabc, 6, "utofu_construct_vcq_id")
+        cdef int ret = self.backend.fn.construct_vcq_id(xyzabc, c_tni, c_cq, c_cmp_id,
                                                         &vcq_id)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_construct_vcq_id", ret,
-                 f"coords {coords}, TNI {tni}, CQ {cq}, cmp_id {cmp_id}")
+                 f"coords {coords}, TNI {c_tni}, CQ {c_cq}, cmp_id {c_cmp_id}")
         return vcq_id
 
-    def vcq_info(self, uint64_t vcq_id):
+    def vcq_info(self, vcq_id):
         """Dict with the parts of a VCQ ID: coords, tni, cq, extra_val.
 
         Raises ``UtofuError``.
 
         Source: uTofu user's guide 3.3.3, utofu_query_vcq_info.
         """
+        cdef uint64_t number = whole(vcq_id, "vcq_id")
         cdef uint8_t xyzabc[6]
         cdef uint16_t tni = 0, cq = 0, extra = 0
-        cdef int ret = self.backend.fn.query_vcq_info(vcq_id, xyzabc, &tni, &cq,
+        cdef int ret = self.backend.fn.query_vcq_info(number, xyzabc, &tni, &cq,
                                                       &extra)
         if ret != c.UTOFU_SUCCESS:
-            fail("utofu_query_vcq_info", ret, f"VCQ ID {vcq_id:#x}")
+            fail("utofu_query_vcq_info", ret, f"VCQ ID {number:#x}")
         return {"coords": tuple([xyzabc[i] for i in range(6)]), "tni": tni,
                 "cq": cq, "extra_val": extra}
 
-    def query_stadd(self, uint64_t vcq_id, unsigned int stag):
+    def query_stadd(self, vcq_id, stag):
         """int : the STADD that a reserved STag of a VCQ, local or remote, has.
 
         Raises ``UtofuError``.
 
         Source: uTofu user's guide 3.6.1, utofu_query_stadd.
         """
+        cdef uint64_t number = whole(vcq_id, "vcq_id")
+        cdef unsigned int c_stag = whole(stag, "stag", 0xffffffff)
         cdef c.utofu_stadd_t stadd = 0
-        cdef int ret = self.backend.fn.query_stadd(vcq_id, stag, &stadd)
+        cdef int ret = self.backend.fn.query_stadd(number, c_stag, &stadd)
         if ret != c.UTOFU_SUCCESS:
-            fail("utofu_query_stadd", ret, f"VCQ ID {vcq_id:#x}, STag {stag}")
+            fail("utofu_query_stadd", ret, f"VCQ ID {number:#x}, STag {c_stag}")
         return stadd
 
-    def set_vcq_id_path(self, uint64_t vcq_id, path_coords=None):
+    def set_vcq_id_path(self, vcq_id, path_coords=None):
         """int : the VCQ ID with another default path.
 
         Parameters
@@ -300,18 +315,19 @@ cdef class Backend:
         Source: uTofu user's guide 3.3.2, utofu_set_vcq_id_path.
         """
         cdef uint8_t abc[3]
-        cdef c.utofu_vcq_id_t changed = vcq_id
+        cdef uint64_t number = whole(vcq_id, "vcq_id")
+        cdef c.utofu_vcq_id_t changed = number
         if path_coords is not None:
-            path_coords = list(path_coords)
-            read_coords(path_coords, abc, 3, "utofu_set_vcq_id_path")
+            path_coords = read_coords(path_coords, "path_coords", abc, 3,
+                                      "utofu_set_vcq_id_path")
         cdef int ret = self.backend.fn.set_vcq_id_path(
             &changed, NULL if path_coords is None else abc)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_set_vcq_id_path", ret,
-                 f"VCQ ID {vcq_id:#x}, path {path_coords}")
+                 f"VCQ ID {number:#x}, path {path_coords}")
         return changed
 
-    def path_id(self, uint64_t vcq_id, path_coords=None):
+    def path_id(self, vcq_id, path_coords=None):
         """int : ID of a path to a VCQ, for ``OnesidedFlag.path``.
 
         Parameters
@@ -326,43 +342,47 @@ cdef class Backend:
         Source: uTofu user's guide 3.5.1.1, utofu_get_path_id.
         """
         cdef uint8_t abc[3]
+        cdef uint64_t number = whole(vcq_id, "vcq_id")
         cdef c.utofu_path_id_t path_id = 0
         if path_coords is not None:
-            path_coords = list(path_coords)
-            read_coords(path_coords, abc, 3, "utofu_get_path_id")
+            path_coords = read_coords(path_coords, "path_coords", abc, 3,
+                                      "utofu_get_path_id")
         cdef int ret = self.backend.fn.get_path_id(
-            vcq_id, NULL if path_coords is None else abc, &path_id)
+            number, NULL if path_coords is None else abc, &path_id)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_get_path_id", ret,
-                 f"VCQ ID {vcq_id:#x}, path {path_coords}")
+                 f"VCQ ID {number:#x}, path {path_coords}")
         return path_id
 
-    def path_coords(self, uint64_t vcq_id, uint8_t path_id):
+    def path_coords(self, vcq_id, path_id):
         """Tuple of 3 int : A, B, C of the path that an ID stands for.
 
         Raises ``UtofuError``.
 
         Source: uTofu user's guide 3.5.1.2, utofu_get_path_coords.
         """
+        cdef uint64_t number = whole(vcq_id, "vcq_id")
+        cdef uint8_t c_path_id = whole(path_id, "path_id", 0xff)
         cdef uint8_t abc[3]
-        cdef int ret = self.backend.fn.get_path_coords(vcq_id, path_id, abc)
+        cdef int ret = self.backend.fn.get_path_coords(number, c_path_id, abc)
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_get_path_coords", ret,
-                 f"VCQ ID {vcq_id:#x}, path ID {path_id}")
+                 f"VCQ ID {number:#x}, path ID {c_path_id}")
         return tuple([abc[i] for i in range(3)])
 
-    def vbg_info(self, uint64_t vbg_id):
+    def vbg_info(self, vbg_id):
         """Dict with the parts of a VBG ID: coords, tni, bg, extra_val.
 
         Raises ``UtofuError``.
 
         Source: uTofu user's guide 3.4.3.1, utofu_query_vbg_info.
         """
+        cdef uint64_t number = whole(vbg_id, "vbg_id")
         cdef uint8_t xyzabc[6]
         cdef uint16_t tni = 0, bg = 0, extra = 0
-        cdef int ret = self.backend.fn.query_vbg_info(vbg_id, xyzabc, &tni, &bg,
+        cdef int ret = self.backend.fn.query_vbg_info(number, xyzabc, &tni, &bg,
                                                       &extra)
         if ret != c.UTOFU_SUCCESS:
-            fail("utofu_query_vbg_info", ret, f"VBG ID {vbg_id:#x}")
+            fail("utofu_query_vbg_info", ret, f"VBG ID {number:#x}")
         return {"coords": tuple([xyzabc[i] for i in range(6)]), "tni": tni,
                 "bg": bg, "extra_val": extra}

@@ -99,9 +99,14 @@ cdef int warn_unclosed(what) except -1:
     return 0
 
 
-cdef bytes as_bytes(buffer):
+cdef bytes as_bytes(buffer, str name):
     """The bytes of a bytes-like object; bytes(3) would be three zeros."""
-    return bytes(memoryview(buffer))
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise TypeError(f"{name} must be bytes-like, not "
+                        f"{type(buffer).__name__}") from None
+    return bytes(view)
 
 
 # What closing raises while the object is in use

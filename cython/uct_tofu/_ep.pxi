@@ -48,7 +48,7 @@ cdef class Endpoint:
         if self.ep != NULL:
             refuse(TofuCallerError, "Endpoint", "it is open already")
         iface.check()
-        data = as_bytes(address)
+        data = as_bytes(address, "address")
         if device_address is not None:
             reason = iface.unreachable_reason(device_address, data)
             if reason is not None:
@@ -339,7 +339,7 @@ cdef class Endpoint:
         cdef _Iov iov
         cdef Request comp
         self.check()
-        data = as_bytes(header)
+        data = as_bytes(header, "header")
         if number >= c.TOFU_AM_ID_MAX or len(data) > self.iface.limits.max_am_hdr:
             fail("tofu_ep_am_zcopy", c.TOFU_ERR_INVALID_PARAM,
                  f"AM id {number}, {len(data)} bytes of header")
@@ -433,7 +433,7 @@ cdef class Endpoint:
             refuse(TofuRangeError, "Endpoint.am",
                    f"am_id must be 0 to {c.TOFU_AM_ID_MAX - 1}, not {number}")
         request = self.new_request("Endpoint.am", None, KIND_AM)
-        request.data = header if type(header) is bytes else as_bytes(header)
+        request.data = header if type(header) is bytes else as_bytes(header, "header")
         if len(request.data) > 0xffffffff:
             refuse(TofuRangeError, "Endpoint.am", f"{len(request.data)} bytes of "
                    "header, at most 4 GiB")
@@ -572,7 +572,7 @@ cdef class Endpoint:
         Source: cython/core/tofu.h, tofu_ep_is_connected.
         """
         self.check()
-        data = as_bytes(address)
+        data = as_bytes(address, "address")
         if not data:
             return False
         return bool(c.tofu_ep_is_connected(self.ep, PyBytes_AS_STRING(data),

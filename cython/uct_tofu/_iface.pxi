@@ -285,12 +285,12 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             const char *c_address = NULL
             size_t length = 0
         self.check()
-        device_data = as_bytes(device_address)
+        device_data = as_bytes(device_address, "device_address")
         # To the core a length of 0 means "not told", here it means no bytes.
         if not device_data:
             return "the device address is empty"
         if address is not None:
-            data = as_bytes(address)
+            data = as_bytes(address, "address")
             if not data:
                 return "the iface address is empty"
             c_address = PyBytes_AS_STRING(data)

@@ -36,23 +36,28 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
 
     def __init__(self, Backend backend=None, *, tni=None, tnis=None,
                  stripe_thresh=0, arena_chunk=0,
-                 Py_ssize_t kept_registrations=256):
+                 kept_registrations=256):
         cdef:
             c.tofu_md_config_t config
             c.tofu_md_attr_t attr
             c.tofu_md_t *md = NULL
+            Py_ssize_t kept = signed_whole(kept_registrations, "kept_registrations")
             int number, status
         if self.md != NULL:
             refuse(TofuCallerError, "MemoryDomain", "it is open already")
-        if kept_registrations < 0:
-            raise ValueError("kept_registrations must not be negative, but is "
-                             f"{kept_registrations}")
+        if kept < 0:
+            raise ValueError(f"kept_registrations must not be negative, but is {kept}")
         if backend is None:
             backend = Backend.load()
         c.tofu_md_config_default(&config)
         if tni is not None:
             config.tni = whole(tni, "tni", 0xffffffff)
-        for index in () if tnis is None else tnis:
+        try:
+            indices = () if tnis is None else iter(tnis)
+        except TypeError:
+            raise TypeError("tnis must be an iterable of integers, not "
+                            f"{type(tnis).__name__}") from None
+        for index in indices:
             number = signed_int(index, "an index in tnis")
             if not 0 <= number < 32:
                 raise ValueError(f"TNI index {number}: 0 to 31 can be")
@@ -74,7 +79,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         self.backend = backend
         self.rkey_size = attr.rkey_packed_size
         self.generation = fork_generation
-        self.kept = _Kept(kept_registrations)
+        self.kept = _Kept(kept)
         self.md = md
 
     def __reduce__(self):
@@ -325,20 +330,25 @@ cdef class Memory:
         if kind.hasobject:
             refuse(TofuDtypeError, "Memory.array", f"elements of {kind} are "
                    "Python objects, which mean nothing in another process")
-        offset = operator.index(offset)
+        offset = integer(offset, "offset")
         if shape is None:
             shape = max(self.size - offset, 0) // max(kind.itemsize, 1)
         try:
             shape = (operator.index(shape),)
         except TypeError:
-            shape = tuple([operator.index(length) for length in shape])
+            try:
+                lengths = list(shape)
+            except TypeError:
+                raise TypeError("shape must be an integer or a sequence of integers, "
+                                f"not {type(shape).__name__}") from None
+            shape = tuple([integer(length, "a length in shape") for length in lengths])
         count = 1
         for length in shape:
             count *= length
         if (offset < 0 or any(length < 0 for length in shape)
                 or offset + count * kind.itemsize > self.size):
             refuse(TofuRangeError, "Memory.array",
-                   f"shape {shape} of {kind} at offset {offset} is not inside "
+                   f"shape {shape} of {kind} at offset {shown(offset)} is not inside "
                    f"{self!r}")
         # numpy.ndarray(buffer=...) would not keep a view of the memory
         return numpy.frombuffer(self, numpy.uint8)[

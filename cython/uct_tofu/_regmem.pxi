@@ -2,7 +2,7 @@
 # RegisteredMemory, and which buffers can be registered
 
 
-cdef int get_contiguous(buffer, Py_buffer *view, bint read_only) except -1:
+cdef int get_contiguous(buffer, str name, Py_buffer *view, bint read_only) except -1:
     """A C- or F-contiguous buffer of any item type; BufferError says what is
     wrong with another."""
     cdef int flags = PyBUF_ANY_CONTIGUOUS
@@ -15,6 +15,9 @@ cdef int get_contiguous(buffer, Py_buffer *view, bint read_only) except -1:
         PyObject_GetBuffer(buffer, view, flags)
     except (BufferError, ValueError) as error:
         raise BufferError(unsuitable(buffer, read_only) or str(error)) from None
+    except TypeError:
+        raise TypeError(f"{name} must be a buffer (bytes, bytearray, NumPy array, "
+                        f"mmap, ...), not {type(buffer).__name__}") from None
     return 0
 
 
@@ -115,13 +118,13 @@ cdef class RegisteredMemory:
 
         Source: uTofu user's guide 3.6.
         """
+        offset = integer(offset, "offset")
+        length = integer(length, "length")
         self.check()
-        offset = operator.index(offset)
-        length = operator.index(length)
         if offset < 0 or length < 0 or offset + length > self.view.len:
             raise ValueError(
-                f"stadd_at: {length} bytes from offset {offset} are not inside "
-                f"the {self.view.len} bytes of {self!r}")
+                f"stadd_at: {shown(length)} bytes from offset {shown(offset)} are not "
+                f"inside the {self.view.len} bytes of {self!r}")
         return self.stadd_value + offset
 
     def dereg(self):

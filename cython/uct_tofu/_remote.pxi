@@ -18,7 +18,7 @@ cdef class RemoteKey:
         cdef int status
         if self.rkey != NULL:
             refuse(TofuCallerError, "RemoteKey", "it is in use already")
-        data = as_bytes(packed)
+        data = as_bytes(packed, "packed")
         # To the core a size of 0 means "unknown", here it means no bytes.
         if not data:
             status = c.TOFU_ERR_INVALID_PARAM
@@ -106,7 +106,7 @@ cdef class RemoteMemory:
     def __init__(self, exported):
         if self.key is not None:
             refuse(TofuCallerError, "RemoteMemory", "it is in use already")
-        data = as_bytes(exported)
+        data = as_bytes(exported, "exported")
         if len(data) <= EXPORT.size or data[:4] != EXPORT_MAGIC:
             refuse(TofuKeyError, "RemoteMemory",
                    f"these {len(data)} bytes are not from Memory.export")
@@ -197,26 +197,26 @@ cdef class RemoteMemory:
             refuse(TofuDtypeError, "RemoteMemory.at", f"elements of {kind} are "
                    "Python objects, which mean nothing in another process")
         itemsize = kind.itemsize
-        index = operator.index(index)
-        count = operator.index(count)
+        index = integer(index, "index")
+        count = integer(count, "count")
         if (index < 0 or count < 0
                 or (index + count) * itemsize > self.length):
             refuse(TofuRangeError, "RemoteMemory.at",
-                   f"{count} elements of {itemsize} bytes from element {index} on "
-                   f"are not inside {self!r}")
+                   f"{shown(count)} elements of {itemsize} bytes from element "
+                   f"{shown(index)} on are not inside {self!r}")
         return self.part(index * itemsize, count * itemsize)
 
     cdef uint64_t locate(self, Iface iface, str call, object offset,
                          size_t length, bint write) except? 0:
-        """The address of an operation's range, which is checked here."""
+        """The address of an operation's range, which is checked here.
+
+        offset: an int, or None."""
         cdef uint64_t first = 0
         if self.key is None:
             refuse(TofuClosedError, call, "the remote memory was never opened")
         if self.key.rkey == NULL or self.key.generation != fork_generation:
             self.key.check()
         if offset is not None:
-            if type(offset) is not int:
-                offset = operator.index(offset)
             if not 0 <= offset <= self.length:
                 self.refuse_range(call, offset, length)
             first = offset
@@ -231,7 +231,7 @@ cdef class RemoteMemory:
 
     cdef int refuse_range(self, str call, offset, size_t length) except -1:
         return refuse(TofuRangeError, call,
-                      f"{length} bytes at offset {offset or 0} are not inside "
+                      f"{length} bytes at offset {shown(offset or 0)} are not inside "
                       f"{self!r}")
 
     def close(self):

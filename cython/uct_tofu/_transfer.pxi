@@ -29,6 +29,8 @@ cdef class _Iov:
                 raise TypeError("a piece is (Memory, offset, length), not "
                                 f"{type(piece).__name__}")
             item, first, size = piece
+            first = integer(first, "a piece's offset")
+            size = integer(size, "a piece's length")
             memory = item
             memory.check()
             if memory.md is not iface.md:
@@ -36,10 +38,10 @@ cdef class _Iov:
                        "MemoryDomain than the endpoint")
             if not (0 <= first <= memory.size and 0 <= size
                     and first + size <= memory.size):
-                refuse(TofuRangeError, "Endpoint", f"{size} bytes at offset "
-                       f"{first} are not inside {memory!r}")
-            length = whole(size, "a piece's length")
-            start = whole(first, "a piece's offset")
+                refuse(TofuRangeError, "Endpoint", f"{shown(size)} bytes at offset "
+                       f"{shown(first)} are not inside {memory!r}")
+            length = size
+            start = first
             self.iov[self.count].buffer = <char *>memory.start + start
             self.iov[self.count].length = length
             self.iov[self.count].memh = memory.memh
@@ -57,13 +59,10 @@ cdef uint64_t operand(value, unsigned size, str name="value") except? 0:
     """A signed or unsigned integer of 4 or 8 bytes."""
     if size != 4 and size != 8:
         raise ValueError(f"size must be 4 or 8, not {size}")
-    try:
-        value = operator.index(value)   # NumPy's integers know 64 bits only
-    except TypeError:
-        not_whole(value, name)
+    value = integer(value, name)        # NumPy's integers know 64 bits only
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < (1 << bits):
-        raise OverflowError(f"{value} does not fit in {size} bytes")
+        outside(value, name, -(1 << (bits - 1)), (1 << bits) - 1)
     return value & ((1 << bits) - 1)
 
 
@@ -74,6 +73,8 @@ cdef Request put_or_get(Endpoint self, str call, object local, object remote,
     cdef _Registration registration = None
     cdef _Iov pieces
     cdef size_t short_limit, bcopy_limit
+    if offset is not None:
+        offset = integer(offset, "offset")
     self.check()
     if type(remote) is not RemoteMemory:
         raise TypeError(f"{call}: remote must be a RemoteMemory, not "
@@ -131,6 +132,11 @@ cdef Request atomic(Endpoint self, str call, object remote, object offset, objec
     cdef Request request
     cdef unsigned size = whole(word_size, "size", 0xffffffff)
     cdef uint64_t word = operand(value, size)
+    cdef uint64_t compare_word = 0
+    if kind == KIND_ATOMIC_CSWAP:
+        compare_word = operand(compare, size, "compare")
+    if offset is not None:
+        offset = integer(offset, "offset")
     self.check()
     if type(remote) is not RemoteMemory:
         raise TypeError(f"{call}: remote must be a RemoteMemory, not "
@@ -146,7 +152,7 @@ cdef Request atomic(Endpoint self, str call, object remote, object offset, objec
     request.atomic_op = op
     if kind == KIND_ATOMIC_CSWAP:
         request.swap = word
-        request.operand = operand(compare, size, "compare")
+        request.operand = compare_word
     if kind != KIND_ATOMIC_POST:
         request.word_size = size
     request.submit()

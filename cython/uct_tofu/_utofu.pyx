@@ -23,7 +23,6 @@ from uct_tofu.tofu_dl cimport (
 
 import collections
 import enum
-import operator
 import warnings
 import weakref
 
@@ -67,8 +66,9 @@ class OnesidedFlag(enum.IntFlag):
 
         Source: uTofu user's guide 3.7.9.2.
         """
+        path_id = integer(path_id, "path_id")
         if not 0 <= path_id <= 255:
-            raise ValueError(f"path ID {path_id}: 0 to 255 can be")
+            raise ValueError(f"path ID {shown(path_id)}: 0 to 255 can be")
         return OnesidedFlag(c.UTOFU_ONESIDED_FLAG_PATH(path_id))
 
     @staticmethod
@@ -85,8 +85,9 @@ class OnesidedFlag(enum.IntFlag):
 
         Source: uTofu user's guide 3.7.9.3.
         """
+        steps = integer(steps, "steps")
         if not 0 <= steps <= 15:
-            raise ValueError(f"session progress step {steps}: 0 to 15 can be")
+            raise ValueError(f"session progress step {shown(steps)}: 0 to 15 can be")
         return OnesidedFlag(c.UTOFU_ONESIDED_FLAG_SPS(steps))
 
 

@@ -24,7 +24,7 @@ cdef int read_setting(item, c.utofu_vbg_setting *setting) except -1:
         if item[i] is None:
             ids[i] = c.UTOFU_VBG_ID_NULL
         else:
-            ids[i] = operator.index(item[i])
+            ids[i] = whole(item[i], VbgSetting._fields[i])
     setting.vbg_id = ids[0]
     setting.src_lcl_vbg_id = ids[1]
     setting.src_rmt_vbg_id = ids[2]
@@ -34,8 +34,8 @@ cdef int read_setting(item, c.utofu_vbg_setting *setting) except -1:
         for i in range(3):
             setting.dst_path_coords[i] = c.UTOFU_PATH_COORD_NULL
     else:
-        read_coords(item.dst_path_coords, setting.dst_path_coords, 3,
-                    "utofu_set_vbg")
+        read_coords(item.dst_path_coords, "dst_path_coords",
+                    setting.dst_path_coords, 3, "utofu_set_vbg")
     return 0
 
 
@@ -77,6 +77,16 @@ cdef bytearray room(Vbg self):
     """Memory for the result of any reduction."""
     self.check()
     return bytearray(8 * max(self.max_data, 1))
+
+
+cdef double real_number(value, str name) except? -1:
+    try:
+        return value
+    except TypeError:
+        raise TypeError(f"{name} must be a real number, not "
+                        f"{type(value).__name__}") from None
+    except OverflowError:
+        raise OverflowError(f"{name} is too large for a double") from None
 
 
 cdef object as_array(bytearray values, kind, size_t count):
@@ -209,7 +219,7 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
         cdef size_t count
         cdef int ret
         self.check()
-        settings = list(settings)
+        settings = as_list(settings, "settings", "an iterable of VbgSetting")
         count = len(settings)
         c_settings = <c.utofu_vbg_setting *>PyMem_RawCalloc(
             max(count, 1), sizeof(c.utofu_vbg_setting))
@@ -317,7 +327,7 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
         cdef int ret = wait_run(self, &w, WAIT_BARRIER, "utofu_poll_barrier", timeout)
         completed(self, "utofu_poll_barrier", ret)
 
-    def reduce_uint64(self, int op, data):
+    def reduce_uint64(self, op, data):
         """Start a reduction of whole numbers; returns at once.
 
         Parameters
@@ -334,11 +344,12 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
 
         Source: uTofu user's guide 3.8.1.2, utofu_reduce_uint64.
         """
+        cdef int c_op = signed_int(op, "op")
         cdef uint64_t *values
         cdef size_t count
         cdef int ret
         self.check()
-        data = list(data)
+        data = as_list(data, "data", "a sequence of integers")
         count = len(data)
         values = <uint64_t *>PyMem_RawCalloc(max(count, self.max_data),
                                              sizeof(uint64_t))
@@ -346,9 +357,9 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
             raise MemoryError(f"no memory for {count} values")
         try:
             for i in range(count):
-                values[i] = operator.index(data[i])
+                values[i] = whole(data[i], "a value in data")
             self.enter()
-            ret = self.fn.reduce_uint64(self.memory[0], <c.utofu_reduce_op>op,
+            ret = self.fn.reduce_uint64(self.memory[0], <c.utofu_reduce_op>c_op,
                                         values, count, 0)
             if ret == c.UTOFU_SUCCESS:
                 self.num_uint64 = count
@@ -405,7 +416,7 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
         completed(self, "utofu_poll_reduce_uint64", ret)
         return as_array(values, "uint64", self.num_uint64)
 
-    def reduce_double(self, int op, data):
+    def reduce_double(self, op, data):
         """Start a reduction of floating-point numbers; returns at once.
 
         Parameters
@@ -421,20 +432,21 @@ Virtual barrier gates of one allocation: a process's part of a circuit.
 
         Source: uTofu user's guide 3.8.1.3, utofu_reduce_double.
         """
+        cdef int c_op = signed_int(op, "op")
         cdef double *values
         cdef size_t count
         cdef int ret
         self.check()
-        data = list(data)
+        data = as_list(data, "data", "a sequence of numbers")
         count = len(data)
         values = <double *>PyMem_RawCalloc(max(count, self.max_data), sizeof(double))
         if values == NULL:
             raise MemoryError(f"no memory for {count} values")
         try:
             for i in range(count):
-                values[i] = data[i]
+                values[i] = real_number(data[i], "a value in data")
             self.enter()
-            ret = self.fn.reduce_double(self.memory[0], <c.utofu_reduce_op>op,
+            ret = self.fn.reduce_double(self.memory[0], <c.utofu_reduce_op>c_op,
                                         values, count, 0)
             if ret == c.UTOFU_SUCCESS:
                 self.num_double = count

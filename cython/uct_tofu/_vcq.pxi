@@ -2,6 +2,54 @@
 # Vcq
 
 
+# What methods that post take, and the library with it; 0 where one has no such thing
+cdef struct post_t:
+    uint64_t vcq_id, lcl, stadd, edata
+    size_t length
+    unsigned long flags
+    void *cbdata
+
+# As in _whole.pxi, once for all of them: together they cost no more than typed ones.
+ctypedef int (*convert_t)(post_t *, object, object, object, object, object, object,
+                          object) noexcept
+
+
+cdef inline int convert_post(post_t *post, rmt_vcq_id, lcl_stadd, rmt_stadd, length,
+                             edata, flags, cbdata) except -1:
+    post.vcq_id = rmt_vcq_id
+    post.lcl = lcl_stadd
+    post.stadd = rmt_stadd
+    post.length = length
+    post.edata = edata
+    post.flags = flags
+    post.cbdata = <void *><uintptr_t>cbdata
+    return 0
+
+
+cdef int convert_named(post_t *post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata,
+                       flags, cbdata) except -1:
+    """Once more, for the name of what is wrong."""
+    if not clear_error():
+        return -1
+    post.vcq_id = whole(rmt_vcq_id, "rmt_vcq_id")
+    post.lcl = whole(lcl_stadd, "lcl_stadd")
+    post.stadd = whole(rmt_stadd, "rmt_stadd")
+    post.length = whole(length, "length")
+    post.edata = whole(edata, "edata")
+    post.flags = whole(flags, "flags")
+    post.cbdata = <void *><uintptr_t>whole(cbdata, "cbdata")
+    return 0
+
+
+cdef inline int read_post(post_t *post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata,
+                          flags, cbdata) except -1:
+    if (<convert_t>convert_post)(post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata,
+                                 flags, cbdata) < 0:
+        convert_named(post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags,
+                      cbdata)
+    return 0
+
+
 cdef class Vcq:
     """Vcq(backend, tni, *, exclusive=False, thread_safe=False, \
 session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operations and reads their completions.
@@ -207,14 +255,12 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
         cdef RegisteredMemory mem = RegisteredMemory.__new__(RegisteredMemory)
         cdef bint chosen = stag is not None
         cdef unsigned long flags = 0
-        cdef unsigned int c_stag = 0
+        cdef unsigned int c_stag = whole(stag, "stag", 0xffffffff) if chosen else 0
         cdef int ret
         self.check()
         if read_only:
             flags = c.UTOFU_REG_MEM_FLAG_READ_ONLY
-        if chosen:
-            c_stag = stag
-        get_contiguous(buffer, &mem.view, read_only)
+        get_contiguous(buffer, "buffer", &mem.view, read_only)
         try:
             self.enter()
         except:
@@ -236,7 +282,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
             detail = (f"{mem.view.len} bytes at {<uintptr_t>mem.view.buf:#x} "
                       f"with {self.describe()}")
             if chosen:
-                detail += f", STag {stag}"
+                detail += f", STag {c_stag}"
             PyBuffer_Release(&mem.view)
             fail("utofu_reg_mem_with_stag" if chosen else "utofu_reg_mem", ret,
                  detail)
@@ -245,237 +291,287 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
         mem.is_open = True
         return mem
 
-    def put(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd, uint64_t rmt_stadd,
-            size_t length, uint64_t edata=0, unsigned long flags=0,
-            uintptr_t cbdata=0):
+    def put(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata=0, flags=0, cbdata=0):
         """Post: local memory to remote memory.
 
         Source: uTofu user's guide 3.7.1, utofu_put.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.put(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length,
-            edata, flags, <void *>cbdata)
+        ret = self.fn.put(self.hdl, post.vcq_id, post.lcl, post.stadd, post.length,
+            post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_put", ret, rmt_vcq_id, length)
+        self.posted("utofu_put", ret, post.vcq_id, post.length)
 
-    def put_gap(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd, uint64_t rmt_stadd,
-                size_t length, size_t mtu, size_t gap, uint64_t edata=0,
-                unsigned long flags=0, uintptr_t cbdata=0):
+    def put_gap(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, mtu, gap, edata=0,
+                flags=0, cbdata=0):
         """Post: local memory to remote memory, in packets of ``mtu`` bytes with a
         ``gap`` between them that lowers the bandwidth to 8 / (gap + 8).
 
         Source: uTofu user's guide 3.7.1, utofu_put_gap.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_mtu = whole(mtu, "mtu")
+            size_t c_gap = whole(gap, "gap")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.put_gap(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length,
-            edata, flags, mtu, gap, <void *>cbdata)
+        ret = self.fn.put_gap(self.hdl, post.vcq_id, post.lcl, post.stadd, post.length,
+            post.edata, post.flags, c_mtu, c_gap, post.cbdata)
         self.leave()
-        self.posted("utofu_put_gap", ret, rmt_vcq_id, length)
+        self.posted("utofu_put_gap", ret, post.vcq_id, post.length)
 
-    def put_stride(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                   uint64_t rmt_stadd, size_t length, size_t stride,
-                   size_t num_blocks, uint64_t edata=0, unsigned long flags=0,
-                   uintptr_t cbdata=0):
+    def put_stride(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, stride, num_blocks,
+                   edata=0, flags=0, cbdata=0):
         """Post: ``num_blocks`` blocks of local memory to remote memory, each of
         ``length`` bytes and ``stride`` bytes after the one before, on both sides;
         each is an operation of its own with its own notices.
 
         Source: uTofu user's guide 3.7.1, utofu_put_stride.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_stride = whole(stride, "stride")
+            size_t c_blocks = whole(num_blocks, "num_blocks")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.put_stride(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd,
-            length, stride, num_blocks, edata, flags, <void *>cbdata)
+        ret = self.fn.put_stride(self.hdl, post.vcq_id, post.lcl, post.stadd,
+            post.length, c_stride, c_blocks, post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_put_stride", ret, rmt_vcq_id, length)
+        self.posted("utofu_put_stride", ret, post.vcq_id, post.length)
 
-    def put_stride_gap(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                       uint64_t rmt_stadd, size_t length, size_t stride,
-                       size_t num_blocks, size_t mtu, size_t gap, uint64_t edata=0,
-                       unsigned long flags=0, uintptr_t cbdata=0):
+    def put_stride_gap(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, stride,
+                       num_blocks, mtu, gap, edata=0, flags=0, cbdata=0):
         """Post: as ``put_stride``, with ``mtu`` and ``gap`` of ``put_gap``.
 
         Source: uTofu user's guide 3.7.1, utofu_put_stride_gap.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_stride = whole(stride, "stride")
+            size_t c_blocks = whole(num_blocks, "num_blocks")
+            size_t c_mtu = whole(mtu, "mtu")
+            size_t c_gap = whole(gap, "gap")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.put_stride_gap(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd,
-            length, stride, num_blocks, edata, flags, mtu, gap, <void *>cbdata)
+        ret = self.fn.put_stride_gap(self.hdl, post.vcq_id, post.lcl, post.stadd,
+            post.length, c_stride, c_blocks, post.edata, post.flags, c_mtu, c_gap,
+            post.cbdata)
         self.leave()
-        self.posted("utofu_put_stride_gap", ret, rmt_vcq_id, length)
+        self.posted("utofu_put_stride_gap", ret, post.vcq_id, post.length)
 
-    def put_piggyback(self, uint64_t rmt_vcq_id, data, uint64_t rmt_stadd,
-                      uint64_t edata=0, unsigned long flags=0, uintptr_t cbdata=0):
+    def put_piggyback(self, rmt_vcq_id, data, rmt_stadd, edata=0, flags=0, cbdata=0):
         """Post: the bytes of ``data``, a contiguous buffer of at most
         ``max_piggyback_size`` bytes, to remote memory; ``data`` is free at return.
 
         Source: uTofu user's guide 3.7.1, utofu_put_piggyback.
         """
-        cdef Py_buffer view
-        cdef size_t size
-        cdef int ret
-        get_contiguous(data, &view, True)
+        cdef:
+            post_t post
+            Py_buffer view
+            size_t size
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, 0, edata, flags, cbdata)
+        get_contiguous(data, "data", &view, True)
         size = view.len
         try:
             self.enter()
-            ret = self.fn.put_piggyback(self.hdl, rmt_vcq_id, view.buf, rmt_stadd,
-                view.len, edata, flags, <void *>cbdata)
+            ret = self.fn.put_piggyback(self.hdl, post.vcq_id, view.buf, post.stadd,
+                view.len, post.edata, post.flags, post.cbdata)
             self.leave()
         finally:
             PyBuffer_Release(&view)
-        self.posted("utofu_put_piggyback", ret, rmt_vcq_id, size)
+        self.posted("utofu_put_piggyback", ret, post.vcq_id, size)
 
-    def put_piggyback8(self, uint64_t rmt_vcq_id, uint64_t value,
-                       uint64_t rmt_stadd, size_t length=8, uint64_t edata=0,
-                       unsigned long flags=0, uintptr_t cbdata=0):
+    def put_piggyback8(self, rmt_vcq_id, value, rmt_stadd, length=8, edata=0, flags=0,
+                       cbdata=0):
         """Post: the low ``length`` bytes (at most 8) of ``value`` to remote
         memory.
 
         Source: uTofu user's guide 3.7.1, utofu_put_piggyback8.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            uint64_t c_value = whole(value, "value")
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.put_piggyback8(self.hdl, rmt_vcq_id, value, rmt_stadd,
-            length, edata, flags, <void *>cbdata)
+        ret = self.fn.put_piggyback8(self.hdl, post.vcq_id, c_value, post.stadd,
+            post.length, post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_put_piggyback8", ret, rmt_vcq_id, length)
+        self.posted("utofu_put_piggyback8", ret, post.vcq_id, post.length)
 
-    def get(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd, uint64_t rmt_stadd,
-            size_t length, uint64_t edata=0, unsigned long flags=0,
-            uintptr_t cbdata=0):
+    def get(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata=0, flags=0, cbdata=0):
         """Post: remote memory to local memory.
 
         Source: uTofu user's guide 3.7.1, utofu_get.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.get(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length,
-            edata, flags, <void *>cbdata)
+        ret = self.fn.get(self.hdl, post.vcq_id, post.lcl, post.stadd, post.length,
+            post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_get", ret, rmt_vcq_id, length)
+        self.posted("utofu_get", ret, post.vcq_id, post.length)
 
-    def get_gap(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd, uint64_t rmt_stadd,
-                size_t length, size_t mtu, size_t gap, uint64_t edata=0,
-                unsigned long flags=0, uintptr_t cbdata=0):
+    def get_gap(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, mtu, gap, edata=0,
+                flags=0, cbdata=0):
         """Post: remote memory to local memory, in packets of ``mtu`` bytes with a
         ``gap`` between them that lowers the bandwidth to 8 / (gap + 8).
 
         Source: uTofu user's guide 3.7.1, utofu_get_gap.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_mtu = whole(mtu, "mtu")
+            size_t c_gap = whole(gap, "gap")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.get_gap(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd, length,
-            edata, flags, mtu, gap, <void *>cbdata)
+        ret = self.fn.get_gap(self.hdl, post.vcq_id, post.lcl, post.stadd, post.length,
+            post.edata, post.flags, c_mtu, c_gap, post.cbdata)
         self.leave()
-        self.posted("utofu_get_gap", ret, rmt_vcq_id, length)
+        self.posted("utofu_get_gap", ret, post.vcq_id, post.length)
 
-    def get_stride(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                   uint64_t rmt_stadd, size_t length, size_t stride,
-                   size_t num_blocks, uint64_t edata=0, unsigned long flags=0,
-                   uintptr_t cbdata=0):
+    def get_stride(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, stride, num_blocks,
+                   edata=0, flags=0, cbdata=0):
         """Post: ``num_blocks`` blocks of remote memory to local memory, each of
         ``length`` bytes and ``stride`` bytes after the one before, on both sides;
         each is an operation of its own with its own notices.
 
         Source: uTofu user's guide 3.7.1, utofu_get_stride.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_stride = whole(stride, "stride")
+            size_t c_blocks = whole(num_blocks, "num_blocks")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.get_stride(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd,
-            length, stride, num_blocks, edata, flags, <void *>cbdata)
+        ret = self.fn.get_stride(self.hdl, post.vcq_id, post.lcl, post.stadd,
+            post.length, c_stride, c_blocks, post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_get_stride", ret, rmt_vcq_id, length)
+        self.posted("utofu_get_stride", ret, post.vcq_id, post.length)
 
-    def get_stride_gap(self, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                       uint64_t rmt_stadd, size_t length, size_t stride,
-                       size_t num_blocks, size_t mtu, size_t gap, uint64_t edata=0,
-                       unsigned long flags=0, uintptr_t cbdata=0):
+    def get_stride_gap(self, rmt_vcq_id, lcl_stadd, rmt_stadd, length, stride,
+                       num_blocks, mtu, gap, edata=0, flags=0, cbdata=0):
         """Post: as ``get_stride``, with ``mtu`` and ``gap`` of ``get_gap``.
 
         Source: uTofu user's guide 3.7.1, utofu_get_stride_gap.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            size_t c_stride = whole(stride, "stride")
+            size_t c_blocks = whole(num_blocks, "num_blocks")
+            size_t c_mtu = whole(mtu, "mtu")
+            size_t c_gap = whole(gap, "gap")
+            int ret
+        read_post(&post, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.get_stride_gap(self.hdl, rmt_vcq_id, lcl_stadd, rmt_stadd,
-            length, stride, num_blocks, edata, flags, mtu, gap, <void *>cbdata)
+        ret = self.fn.get_stride_gap(self.hdl, post.vcq_id, post.lcl, post.stadd,
+            post.length, c_stride, c_blocks, post.edata, post.flags, c_mtu, c_gap,
+            post.cbdata)
         self.leave()
-        self.posted("utofu_get_stride_gap", ret, rmt_vcq_id, length)
+        self.posted("utofu_get_stride_gap", ret, post.vcq_id, post.length)
 
-    def armw4(self, uint64_t rmt_vcq_id, int op, uint32_t value,
-              uint64_t rmt_stadd, uint64_t edata=0, unsigned long flags=0,
-              uintptr_t cbdata=0):
+    def armw4(self, rmt_vcq_id, op, value, rmt_stadd, edata=0, flags=0, cbdata=0):
         """Post: atomic ``ArmwOp`` on an aligned remote 4-byte word; the old value
         is in the local MRQ notice.
 
         Source: uTofu user's guide 3.7.1, utofu_armw4.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            int c_op = signed_int(op, "op")
+            uint32_t c_value = whole(value, "value", 0xffffffff)
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, 0, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.armw4(self.hdl, rmt_vcq_id, <c.utofu_armw_op>op, value,
-            rmt_stadd, edata, flags, <void *>cbdata)
+        ret = self.fn.armw4(self.hdl, post.vcq_id, <c.utofu_armw_op>c_op, c_value,
+            post.stadd, post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_armw4", ret, rmt_vcq_id, 4)
+        self.posted("utofu_armw4", ret, post.vcq_id, 4)
 
-    def armw8(self, uint64_t rmt_vcq_id, int op, uint64_t value,
-              uint64_t rmt_stadd, uint64_t edata=0, unsigned long flags=0,
-              uintptr_t cbdata=0):
+    def armw8(self, rmt_vcq_id, op, value, rmt_stadd, edata=0, flags=0, cbdata=0):
         """Post: atomic ``ArmwOp`` on an aligned remote 8-byte word; the old value
         is in the local MRQ notice.
 
         Source: uTofu user's guide 3.7.1, utofu_armw8.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            int c_op = signed_int(op, "op")
+            uint64_t c_value = whole(value, "value")
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, 0, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.armw8(self.hdl, rmt_vcq_id, <c.utofu_armw_op>op, value,
-            rmt_stadd, edata, flags, <void *>cbdata)
+        ret = self.fn.armw8(self.hdl, post.vcq_id, <c.utofu_armw_op>c_op, c_value,
+            post.stadd, post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_armw8", ret, rmt_vcq_id, 8)
+        self.posted("utofu_armw8", ret, post.vcq_id, 8)
 
-    def cswap4(self, uint64_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
-               uint64_t rmt_stadd, uint64_t edata=0, unsigned long flags=0,
-               uintptr_t cbdata=0):
+    def cswap4(self, rmt_vcq_id, old_value, new_value, rmt_stadd, edata=0, flags=0,
+               cbdata=0):
         """Post: atomic compare and swap of an aligned remote 4-byte word; the old
         value is in the local MRQ notice.
 
         Source: uTofu user's guide 3.7.1, utofu_cswap4.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            uint32_t c_old = whole(old_value, "old_value", 0xffffffff)
+            uint32_t c_new = whole(new_value, "new_value", 0xffffffff)
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, 0, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.cswap4(self.hdl, rmt_vcq_id, old_value, new_value, rmt_stadd,
-            edata, flags, <void *>cbdata)
+        ret = self.fn.cswap4(self.hdl, post.vcq_id, c_old, c_new, post.stadd,
+            post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_cswap4", ret, rmt_vcq_id, 4)
+        self.posted("utofu_cswap4", ret, post.vcq_id, 4)
 
-    def cswap8(self, uint64_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
-               uint64_t rmt_stadd, uint64_t edata=0, unsigned long flags=0,
-               uintptr_t cbdata=0):
+    def cswap8(self, rmt_vcq_id, old_value, new_value, rmt_stadd, edata=0, flags=0,
+               cbdata=0):
         """Post: atomic compare and swap of an aligned remote 8-byte word; the old
         value is in the local MRQ notice.
 
         Source: uTofu user's guide 3.7.1, utofu_cswap8.
         """
-        cdef int ret
+        cdef:
+            post_t post
+            uint64_t c_old = whole(old_value, "old_value")
+            uint64_t c_new = whole(new_value, "new_value")
+            int ret
+        read_post(&post, rmt_vcq_id, 0, rmt_stadd, 0, edata, flags, cbdata)
         self.enter()
-        ret = self.fn.cswap8(self.hdl, rmt_vcq_id, old_value, new_value, rmt_stadd,
-            edata, flags, <void *>cbdata)
+        ret = self.fn.cswap8(self.hdl, post.vcq_id, c_old, c_new, post.stadd,
+            post.edata, post.flags, post.cbdata)
         self.leave()
-        self.posted("utofu_cswap8", ret, rmt_vcq_id, 8)
+        self.posted("utofu_cswap8", ret, post.vcq_id, 8)
 
-    def nop(self, unsigned long flags=0, uintptr_t cbdata=0):
+    def nop(self, flags=0, cbdata=0):
         """Post an operation that does nothing.
 
         Source: uTofu user's guide 3.7.1, utofu_nop.
         """
-        cdef int ret
+        cdef:
+            unsigned long c_flags = whole(flags, "flags")
+            uintptr_t c_cbdata = whole(cbdata, "cbdata")
+            int ret
         self.enter()
-        ret = self.fn.nop(self.hdl, flags, <void *>cbdata)
+        ret = self.fn.nop(self.hdl, c_flags, <void *>c_cbdata)
         self.leave()
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_nop", ret, self.describe())
 
-    def post_toq(self, Descriptors descriptors=None, uintptr_t cbdata=0):
+    def post_toq(self, Descriptors descriptors=None, cbdata=0):
         """Post prepared descriptors at once, and start what DELAY_START held back.
 
         Parameters
@@ -491,6 +587,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
 
         Source: uTofu user's guide 3.7.3.1, utofu_post_toq.
         """
+        cdef uintptr_t c_cbdata = whole(cbdata, "cbdata")
         cdef void *memory = NULL
         cdef size_t size = 0
         cdef int ret
@@ -501,7 +598,7 @@ session_mode=False, cmp_id=None)\n--\n\nA virtual control queue: posts operation
         if descriptors is not None:  # not before: another thread may add to them
             memory = descriptors.memory
             size = descriptors.used
-        ret = self.fn.post_toq(self.hdl, memory, size, <void *>cbdata)
+        ret = self.fn.post_toq(self.hdl, memory, size, <void *>c_cbdata)
         self.leave()
         if ret != c.UTOFU_SUCCESS:
             fail("utofu_post_toq", ret,
