@@ -331,6 +331,46 @@ CONF_TEST("2.2.10", data_then_flag_private, 2,
     put_then_flag(CONF_MEM_MALLOC);
 }
 
+CONF_TEST("6.1.3.1", last_word_source_on_two_pages, 2,
+          "with STRONG_ORDER the last byte is written last also where the source of a line goes on on another page")
+{
+    enum { ROUNDS = 3000, MACHINE_PAGE = 65536, BYTES = 640 };
+    static const size_t     before[] = {8, 128, 248, 300, 520, 632}; /* bytes that are on the first page */
+    static _Alignas(MACHINE_PAGE) unsigned char source[2 * MACHINE_PAGE];
+    struct line             l;
+    utofu_stadd_t           from = 0;
+    uint64_t               *data, round, value, i;
+
+    line_open(&l, CONF_MEM_MEMFD, 4096);
+    if (conf_rank == 0) {
+        from = conf_reg(&l.vcq, source, sizeof(source), 0);
+    }
+    data = (uint64_t *)l.mem.addr;
+    for (round = 1; round <= ROUNDS; round++) {
+        size_t first = MACHINE_PAGE - before[round % CONF_LEN(before)];
+
+        value = round * UINT64_C(0x9e3779b97f4a7c15);
+        for (i = 0; (i < BYTES / 8) && (conf_rank == 0); i++) {
+            memcpy(source + first + 8 * i, &value, 8);
+        }
+        if (conf_rank == 0) {
+            CONF_POST(l.vcq.hdl, utofu_put(l.vcq.hdl, l.vcq.peer[1], from + first, l.stadds[1], BYTES, 0, CONF_STRONG, NULL));
+        } else {
+            spin_until(&data[BYTES / 8 - 1], value);
+            for (i = BYTES / 8 - 1; i-- > 0;) {
+                CONF_CHECK(load(&data[i]) == value, "round %" PRIu64 ": the last word is there, word %" PRIu64 " is not",
+                           round, i);
+            }
+        }
+        line_ack(&l, round);
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        conf_dereg(&l.vcq, from);
+    }
+    line_close(&l);
+}
+
 CONF_TEST("3.7.9.1", operations_in_order, 2,
           "STRONG_ORDER operations of different kinds on one word take effect "
           "in the order of the posts")
