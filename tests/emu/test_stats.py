@@ -83,7 +83,7 @@ def test_text(emu_tests):
 def test_private_memory_and_why(emu_tests):
     """Registrations that were moved, and what kept the last one that was not."""
     for name, moved, why in (
-        ("conditions", 1, "it is too large"),
+        ("conditions", 3, "it is too large"),
         ("switched_off", 0, "it is not to be"),
     ):
         lines = run(emu_tests, "json", name).splitlines()
