@@ -135,7 +135,6 @@ static bool registered(uintptr_t lo, uintptr_t hi)
 /* What of [lo, hi) is there, and not registered, becomes private; returns how many bytes of it are */
 static uintptr_t go_back(uintptr_t lo, uintptr_t hi, struct emu_rehome_how how)
 {
-    struct emu_rehome_locks locks = {.num = 0};
     struct emu_mapping m;
     uintptr_t          from, to, at, n = 0;
     sigset_t           all, old;
@@ -153,7 +152,7 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, struct emu_rehome_how how)
             }
             more  = m.end > hi;
             m.end = (m.end < from) ? m.end : from;
-            if (how.locks && !emu_rehome_locks(m.begin, m.end, &locks)) {
+            if (!emu_rehome_note_locks(&how, m.begin, m.end)) {
                 continue; /* as what can't be held still */
             }
             if ((emu_rehome_is_stack(m.begin, m.end) || emu_rehome_runs_on(m.begin, m.end)) ?
@@ -162,7 +161,7 @@ static uintptr_t go_back(uintptr_t lo, uintptr_t hi, struct emu_rehome_how how)
                 n += m.end - m.begin;
                 emu_home_went(&m, more);
             }
-            emu_rehome_lock_again(&locks);
+            emu_rehome_lock_again();
         }
         emu_rehome_release();
         pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -241,9 +240,8 @@ static const char *against(struct wish *wish)
 /* Pages [lo, hi) of it are moved in where the slot has them.  Returns what speaks against it. */
 static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish *wish)
 {
-    struct emu_rehome_locks locks = {.num = 0};
-    uintptr_t               done;
-    const char             *why = against(wish);
+    uintptr_t   done;
+    const char *why = against(wish);
 
     if (why != NULL) {
         return why;
@@ -264,13 +262,13 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (registered(lo, hi)) {
         return "some of its pages is registered, and was not moved";
     }
-    if (wish->how.locks && !emu_rehome_locks(lo, hi, &locks)) {
+    if (!emu_rehome_note_locks(&wish->how, lo, hi)) {
         return "it is locked in many pieces";
     }
     done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
                    emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads) :
                    emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads);
-    emu_rehome_lock_again(&locks);
+    emu_rehome_lock_again();
     emu_home_came(i, lo, done);
     if (done < hi) {
         emu_rehome_punch(emu_home_fd(), emu_home_offset(i, done), hi - done);

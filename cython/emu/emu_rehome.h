@@ -30,20 +30,12 @@ bool emu_rehome_is_control_block(uintptr_t lo, uintptr_t hi);
 /* The caller's stack is on these pages, or will be. */
 bool emu_rehome_runs_on(uintptr_t lo, uintptr_t hi);
 
-/* emu_rehome_lock.c: what of [lo, hi) is locked; false: nobody can say, or it is too many pieces.  It
- * is locked again.  (No allocation.) */
-#define EMU_REHOME_LOCKS_MAX 64u
-struct emu_rehome_locks {
-    uintptr_t lo, hi;
-    bool      all; /* there was room for all of them */
-    unsigned  num;
-    struct {
-        uintptr_t lo, hi;
-    } piece[EMU_REHOME_LOCKS_MAX];
-};
+/* emu_rehome_lock.c: before [lo, hi) moves, what of it is locked is noted; false: nobody can say, or it is
+ * too many pieces.  After it, that is locked again.  mem_lock is held.  (Nothing is allocated, and little is on
+ * the caller's stack, which may be what moves.) */
 bool emu_rehome_can_lock_again(void); /* and tell what is locked */
-bool emu_rehome_locks(uintptr_t lo, uintptr_t hi, struct emu_rehome_locks *l);
-void emu_rehome_lock_again(const struct emu_rehome_locks *l);
+bool emu_rehome_note_locks(const struct emu_rehome_how *how, uintptr_t lo, uintptr_t hi);
+void emu_rehome_lock_again(void);
 
 /* emu_rehome_move.c: no thread was counted, but one of ours has begun since. */
 bool emu_rehome_not_alone(bool threads);

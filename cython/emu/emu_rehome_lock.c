@@ -22,7 +22,18 @@
 #ifndef MADV_COLD /* Linux 5.4 */
 #define MADV_COLD 20
 #endif
-#define ON_FAULT 1L /* of mlock2: what is there is locked, and what will be; what is not stays so */
+#define PIECES_MAX 64u
+#define ON_FAULT   1L /* of mlock2: what is there is locked, and what will be; what is not stays so */
+
+/* What was locked of what moves now */
+static struct {
+    uintptr_t lo, hi;
+    bool      all; /* there was room for all of it */
+    unsigned  num;
+    struct {
+        uintptr_t lo, hi;
+    } piece[PIECES_MAX];
+} noted;
 
 static bool is_locked(uintptr_t page)
 {
@@ -51,39 +62,40 @@ bool emu_rehome_can_lock_again(void)
 
 static bool see(const struct emu_mapping *m, void *arg)
 {
-    struct emu_rehome_locks *l  = arg;
-    uintptr_t                lo = (m->begin > l->lo) ? m->begin : l->lo, hi = (m->end < l->hi) ? m->end : l->hi;
+    uintptr_t lo = (m->begin > noted.lo) ? m->begin : noted.lo, hi = (m->end < noted.hi) ? m->end : noted.hi;
 
+    (void)arg;
     if (!is_locked(lo)) {
         return true;
     }
-    if ((l->num != 0) && (l->piece[l->num - 1].hi == lo)) {
-        l->piece[l->num - 1].hi = hi;
+    if ((noted.num != 0) && (noted.piece[noted.num - 1].hi == lo)) {
+        noted.piece[noted.num - 1].hi = hi;
         return true;
     }
-    l->all = l->num < EMU_REHOME_LOCKS_MAX;
-    if (l->all) {
-        l->piece[l->num].lo   = lo;
-        l->piece[l->num++].hi = hi;
+    noted.all = noted.num < PIECES_MAX;
+    if (noted.all) {
+        noted.piece[noted.num].lo   = lo;
+        noted.piece[noted.num++].hi = hi;
     }
-    return l->all;
+    return noted.all;
 }
 
-bool emu_rehome_locks(uintptr_t lo, uintptr_t hi, struct emu_rehome_locks *l)
+bool emu_rehome_note_locks(const struct emu_rehome_how *how, uintptr_t lo, uintptr_t hi)
 {
-    l->lo  = lo;
-    l->hi  = hi;
-    l->num = 0;
-    l->all = true;
-    return emu_vma_each(lo, hi, see, l) && l->all;
+    noted.lo  = lo;
+    noted.hi  = hi;
+    noted.num = 0;
+    noted.all = true;
+    return !how->locks || (emu_vma_each(lo, hi, see, NULL) && noted.all);
 }
 
-void emu_rehome_lock_again(const struct emu_rehome_locks *l)
+void emu_rehome_lock_again(void)
 {
-    for (unsigned i = 0; i < l->num; i++) {
-        if (!lock(l->piece[i].lo, l->piece[i].hi)) {
+    for (unsigned i = 0; i < noted.num; i++) {
+        if (!lock(noted.piece[i].lo, noted.piece[i].hi)) {
             emu_message("memory at %#" PRIxPTR " (%zu bytes), which the program had locked, was moved and can't be "
-                        "locked again: %s", l->piece[i].lo, (size_t)(l->piece[i].hi - l->piece[i].lo), strerror(errno));
+                        "locked again: %s", noted.piece[i].lo, (size_t)(noted.piece[i].hi - noted.piece[i].lo),
+                        strerror(errno));
         }
     }
 }

@@ -3,6 +3,7 @@
  * emu_rehome_beside.c - memory that is moved, beside what else a program does: its mappings, its locked memory, its
  * descriptors, its threads that write, overflow their stacks, end and are waited for.
  */
+#include "freeze.h"
 #include "harness.h"
 #include "home.h"
 
@@ -210,10 +211,12 @@ CONF_TEST("rehome", locked_pages_stay_locked, 1,
     keeps_locks(&vcq, block, n, 10 * PAGE, 20 * PAGE);
     keeps_locks(&vcq, block, n, 20 * PAGE, 30 * PAGE);
     keeps_locks(&vcq, block, n, 50 * PAGE, 60 * PAGE);
-    start(&thread, writes_there, block + 12 * PAGE);
-    keeps_locks(&vcq, block, n, 4 * PAGE + 8, 50 * PAGE);
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
+    if (can_freeze()) {
+        start(&thread, writes_there, block + 12 * PAGE);
+        keeps_locks(&vcq, block, n, 4 * PAGE + 8, 50 * PAGE);
+        atomic_store(&stop, true);
+        pthread_join(thread, NULL);
+    }
     if (mlockall(MCL_CURRENT | MCL_FUTURE) == 0) { /* sanitizers, whose own would be locked, leave it */
         keeps_locks(&vcq, block, n, 0, n);
     }
