@@ -748,8 +748,10 @@ static void mute(struct ctx *ctx)
             while (atomic_load(&ctx->shared->word[1]) <= i) {
                 sched_yield();
             }
-            /* as if it had been held up after it looked */
-            chan->permit = atomic_load(&chan->mailbox->permit);
+            /* as if it had been held up after it looked; what it looks at may be on its way */
+            while ((chan->permit = atomic_load(&chan->mailbox->permit)) == word) {
+                sched_yield();
+            }
             CHECK(chan->permit != word);
             CHECK_OK(try_send(ctx, 0, n + i, 8));
         }
