@@ -224,10 +224,10 @@ void tofu_am_answered(tofu_iface_t *iface, const struct utofu_mrq_notice *notice
     if ((lender != NULL) &&
         (tofu_am_answer_behind(iface, lender, notice) != TOFU_TURNS)) {
         tofu_lender_unpermit(lender); /* tofu_am_before has delivered all before it */
-    } else if ((tofu_am_answer_turn(iface, notice) != TOFU_TURNS) &&
-               (tofu_peer_find(iface, notice->vcq_id, 0) == NULL)) {
-        /* Well-formed, of whom this iface never heard: who had this VCQ before asked,
-         * and was closed.  Counted, but nothing to warn of. */
+    } else if (tofu_am_answer_turn(iface, notice) != TOFU_TURNS) {
+        /* Well-formed: who had this VCQ before asked, and was closed.  That there is an
+         * ep to that VCQ says nothing: it, too, may be another one's by now.  Counted,
+         * but nothing to warn of. */
         ++iface->stats.dropped;
         tofu_debug("an answer came from VCQ %#llx to who had this VCQ before",
                    (unsigned long long)notice->vcq_id);

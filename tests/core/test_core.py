@@ -53,7 +53,7 @@ CASES = {
     "polled": [
         "useful", "mixed", "narrow", "wrap", "off", "inside", "held", "posted", "silent",
         "crowded", "turns", "awake", "owed", "asleep", "mute", "stopped", "killed",
-        "killed_asked", "closed", "strangers", "bets",
+        "killed_asked", "closed", "closed_known", "strangers", "bets",
     ],
     "in_place": [
         "lengths", "shorts", "ahead", "zcopy", "zcopy_late", "stopped", "take", "oneself",

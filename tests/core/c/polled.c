@@ -943,13 +943,14 @@ static void on_log(int level, const char *message)
 }
 
 /* Who asked for the permit back is closed before the answer comes: that is no fault of
- * who has the VCQ next. */
-static void closed(struct ctx *ctx)
+ * who has the VCQ next, nor, when there is an ep to it (known), of whom it comes from. */
+static void closed_when(struct ctx *ctx, int known)
 {
-    _Atomic uint64_t *word = ctx->shared->word;
-    utofu_vcq_id_t   vcq_id;
-    uint64_t         i;
-    int              fd;
+    _Atomic uint64_t  *word = ctx->shared->word;
+    tofu_iface_attr_t attr;
+    utofu_vcq_id_t    vcq_id;
+    uint64_t          i;
+    int               fd;
 
     open_all(ctx, NULL);
     warm_up(ctx, 0);
@@ -977,6 +978,11 @@ static void closed(struct ctx *ctx)
             tofu_iface_close(ctx->iface);
             CHECK_OK(tofu_iface_open(ctx->md, NULL, &ctx->iface));
         }
+        if (known) {
+            tofu_iface_query(ctx->iface, &attr);
+            CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address,
+                                    attr.iface_addr_len, &ctx->ep[1]));
+        }
         tofu_set_log(on_log);
         atomic_store(&word[1], 1);
         while (atomic_load(&word[1]) != 2) {
@@ -989,6 +995,16 @@ static void closed(struct ctx *ctx)
         core_barrier_asleep(ctx);
     }
     core_close(ctx);
+}
+
+static void closed(struct ctx *ctx)
+{
+    closed_when(ctx, 0);
+}
+
+static void closed_known(struct ctx *ctx)
+{
+    closed_when(ctx, 1);
 }
 
 /* Bytes of others in the slots.  What is written over is lost, and only that. */
@@ -1167,6 +1183,7 @@ int main(int argc, char **argv)
         {"killed", 2, 60, killed, 2},
         {"killed_asked", 2, 60, killed_asked, 2},
         {"closed", 2, 60, closed, 0},
+        {"closed_known", 2, 60, closed_known, 0},
         {"strangers", 2, 60, strangers, 0},
         {"bets", 1, 40, bets, 0},
     };
