@@ -16,13 +16,14 @@
 
 /* The first CQ of the k-th of n processes of a node on a TNI; -1: nobody predicts it.  Up to
  * 4 have it on each TNI; more are divided among every third, second or each TNI, and have it
- * on theirs.  (As RIKEN's utf has them, whose authors had Fugaku.) */
+ * on theirs.  (As RIKEN's utf has them, whose authors had Fugaku.  Other programs predict number 0 for
+ * each process, on a TNI of its own: UTOFU_EMU_FIRST_CQ.) */
 static int first_cq(unsigned tni, unsigned k, unsigned n)
 {
     static const uint8_t of_2[] = {0, 6}, of_3[] = {0, 4, 8}, of_4[] = {0, 2, 5, 8};
     unsigned             share  = (n <= 4) ? 1 : (n <= 8) ? 2 : (n <= 12) ? 3 : EMU_NUM_TNIS;
 
-    if ((n == 0) || (n > MAX_PLACED) || ((share > 1) && (tni != k % share * (EMU_NUM_TNIS / share)))) {
+    if (emu_g.env.first_cq_lowest || (n == 0) || (n > MAX_PLACED) || ((share > 1) && (tni != k % share * (EMU_NUM_TNIS / share)))) {
         return -1;
     }
     k /= share;

@@ -192,6 +192,7 @@ void emu_env_read(struct emu_env *env)
     env->strict        = is_on("UTOFU_EMU_STRICT");
     env->lines_unordered = is_second("UTOFU_EMU_LINES", "ordered", "unordered");
     env->bounds_page     = is_second("UTOFU_EMU_BOUNDS", "exact", "page");
+    env->first_cq_lowest = is_second("UTOFU_EMU_FIRST_CQ", "placed", "lowest");
     env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();
     env->seed            = 1;
     if ((seed != NULL) && (*seed != '\0')) {

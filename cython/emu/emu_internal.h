@@ -323,6 +323,7 @@ struct emu_env {
     bool     strict;                           /* UTOFU_EMU_STRICT */
     bool     lines_unordered;                  /* UTOFU_EMU_LINES */
     bool     bounds_page;                      /* UTOFU_EMU_BOUNDS */
+    bool     first_cq_lowest;                  /* UTOFU_EMU_FIRST_CQ */
     enum emu_rehome rehome;                    /* UTOFU_EMU_REHOME */
     uint64_t seed;                             /* UTOFU_EMU_SEED */
     uint32_t special;                          /* EMU_SPECIAL_* that every VCQ gets */

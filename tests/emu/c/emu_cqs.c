@@ -216,3 +216,27 @@ CONF_TEST("cqs", component_on_the_first_cq, 1,
     CONF_CHECK((cq == first) && (extra == component), "CQ %d, component %d", cq, extra);
     CONF_CODE(utofu_create_vcq_with_cmp_id(0, component, 0, &chosen), UTOFU_ERR_USED);
 }
+
+CONF_TEST("cqs", lowest_first_cq, 2,
+          "UTOFU_EMU_FIRST_CQ=lowest: of two processes of a node, each on a TNI of its own, both have CQ 0 first")
+{
+    utofu_vcq_hdl_t hdl;
+    utofu_vcq_id_t  ids[2], id, peer;
+    utofu_tni_id_t  tni, other = (utofu_tni_id_t)!conf_rank;
+    utofu_cq_id_t   cq;
+    uint16_t        extra;
+    uint8_t         coords[6];
+
+    setenv("UTOFU_EMU_FIRST_CQ", "lowest", 1);
+    setenv("UTOFU_EMU_PPN", "2", 1);
+    setenv("PMIX_RANK", conf_rank ? "1" : "0", 1);
+    CONF_OK(utofu_create_vcq_with_cmp_id((utofu_tni_id_t)conf_rank, 0, 0, &hdl));
+    CONF_OK(utofu_query_vcq_id(hdl, &id));
+    CONF_OK(utofu_query_vcq_info(id, coords, &tni, &cq, &extra));
+    CONF_CHECK((tni == conf_rank) && (cq == 0), "TNI %d, CQ %d", tni, cq);
+    conf_exchange(&id, sizeof(id), ids);
+    CONF_OK(utofu_construct_vcq_id(coords, other, 0, 0, &peer));
+    CONF_CHECK(peer == ids[other], "%#lx was made of the peer's numbers, its VCQ is %#lx", (unsigned long)peer,
+               (unsigned long)ids[other]);
+    conf_barrier();
+}
