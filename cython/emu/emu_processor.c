@@ -24,7 +24,9 @@ __attribute__((constructor)) static void look_at_processor(void)
     emu_looks_complete = !emu_looks_apart && __builtin_cpu_supports("avx512f"); /* a Zen 4 or later */
     emu_entry_share    = __builtin_cpu_is("amd") ? 1.4 : emu_entry_share;
     emu_floor_waits    = !__builtin_cpu_is("amd");
-    emu_looks_bet      = TOFU_CAN_BET && (__builtin_cpu_is("intel") || emu_looks_complete);
+    /* On a Zen 4, and on a Zen 3, where those of the core gain (tofu_look.h); not tried on a Zen 5 */
+    emu_looks_bet = TOFU_CAN_BET && (__builtin_cpu_is("intel") ||
+                                     (__builtin_cpu_is("amd") && (tofu_amd_family() < TOFU_ZEN5)));
 #endif
 #ifdef EMU_COPY_ASM
     emu_has_avx    = __builtin_cpu_supports("avx");
