@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * emu_carry.c - an operation given as a descriptor, carried out: the data, then the
- * notices.  The fast path (emu_onesided.c) does the same from arguments.
+ * notices.  The fast path (emu_put.c, emu_fetch.c) does the same from arguments.
  */
 #include "emu_armw.h"
 #include "emu_copy.h"

@@ -14,7 +14,6 @@
 #include "tofu_bet.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define MRQ_FIRST_SIZE 1024u
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
@@ -26,7 +25,6 @@
 #define SWEEP_AFTER  65536u /* looks in vain after which silent lanes are looked for */
 #define PUBLISH_PAUSE 256u /* empty polls after which they are stored, too */
 #define PUBLISH_EVERY  64u /* entries read between stores of the read counters */
-#define COUNT_EVERY    1024u /* entries read, and more, between countings of those that were not */
 
 int emu_queue_init(struct emu_vcq *vcq)
 {
@@ -74,24 +72,6 @@ void emu_mrq_grow(struct emu_vcq *vcq)
 
 /* ------------------------------------------------------------ taking notices */
 
-/* Step over the entry at hand; returns its word. */
-EMU_INLINE uint64_t lane_step(struct emu_rx_lane *rx)
-{
-    struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)rx->lane + EMU_LANE_HEAD);
-    struct emu_lane_entry *b = a + EMU_LANE_A;
-    uint64_t               word = rx->cur->word;
-
-    if (emu_likely(rx->cur < b)) {
-        rx->rd_a++;
-    } else {
-        rx->rd_b++;
-    }
-    rx->cur    = emu_unlikely(word & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (EMU_LANE_B(emu_g.env.lane_entries) - 1)] :
-                                                         &a[rx->rd_a & (EMU_LANE_A - 1)];
-    rx->expect = (rx->expect + 1) & EMU_ENTRY_SEQ_MASK;
-    return word;
-}
-
 /* Where the data of a put ends, which its notice names; only for prefetching */
 EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
 {
@@ -100,83 +80,13 @@ EMU_INLINE uint64_t last_byte(const struct emu_vcq *vcq, uint64_t stadd)
     return s->addr + (EMU_STADD_OFF(stadd) - s->begin) - 1;
 }
 
-/* Notices in the queue that are known: local ones, and of each lane what is next, but no more than it can
- * hold, whatever its producer has written.  One more than `most` is enough. */
-static size_t known_unread(const struct emu_vcq *vcq, size_t most)
-{
-    size_t n = vcq->mrq_tail - vcq->mrq_head;
-
-    if (vcq->session != NULL) {
-        n += emu_session_unread_local(vcq);
-    }
-    for (uint32_t k = 0; k < vcq->num_hot; k++) {
-        struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
-        uint32_t           room = EMU_LANE_A + EMU_LANE_B(emu_g.env.lane_entries);
-
-        while ((room-- > 0) && (n <= most) && (emu_entry_seq(look.cur) == look.expect)) {
-            if (lane_step(&look) & EMU_ENTRY_PAIR) {
-                lane_step(&look);
-            }
-            n++;
-        }
-    }
-    return n;
-}
-
-/* The same, and of lanes that are new */
-static size_t mrq_unread(struct emu_vcq *vcq, size_t most)
-{
-    uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-
-    if (epoch != vcq->epoch) {
-        emu_lanes_refresh(vcq, epoch);
-    }
-    return known_unread(vcq, most);
-}
-
-/* And of the VCQs that have the MRQ, too, as they are on this CQ: strict mode.  Those that another thread is
- * busy with are left out. */
-static size_t cq_unread(struct emu_vcq *vcq, size_t most)
-{
-    size_t n = mrq_unread(vcq, most);
-
-    if (!emu_g.env.strict || !emu_shares_cq(vcq)) {
-        return n;
-    }
-    emu_lock(&emu_g.lock);
-    for (unsigned i = 0; (i < EMU_MAX_VCQS) && (n <= most); i++) {
-        struct emu_vcq *v = emu_g.vcqs[i].vcq;
-
-        if ((v != vcq) && emu_on_same_cq(v, vcq) && (pthread_mutex_trylock(&v->lock) == 0)) {
-            (void)emu_lanes_hear(v); /* perhaps it was never polled */
-            n += known_unread(v, most - n);
-            pthread_mutex_unlock(&v->lock);
-        }
-    }
-    emu_unlock(&emu_g.lock);
-    return n;
-}
-
-/* Producers are told how far we are.  Each of them sees when its lane is full; whether what all
- * of them, and we, have put in is more than an MRQ holds, we see, by counting now and then: not
- * so often that it would be noticed. */
-static EMU_COLD void count(struct emu_vcq *vcq)
-{
-    size_t n = mrq_unread(vcq, vcq->mrq_entries);
-
-    if (n > vcq->mrq_entries) {
-        emu_async_error("MRQ Overflow", vcq);
-    }
-    vcq->uncounted   = 0;
-    vcq->count_after = COUNT_EVERY + (uint32_t)n + vcq->num_hot;
-}
-
+/* Producers are told how far we are. */
 static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
 {
     vcq->uncounted += vcq->unpublished;
     emu_lanes_publish(vcq);
     if (((vcq->num_hot > 1) || (vcq->mrq_head != vcq->mrq_tail)) && (vcq->uncounted >= vcq->count_after)) {
-        count(vcq);
+        emu_mrq_count(vcq);
     }
 }
 
@@ -195,7 +105,7 @@ EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
     struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
 
     if (emu_unlikely(++vcq->uncounted >= vcq->count_after)) {
-        count(vcq);
+        emu_mrq_count(vcq);
     }
     vcq->mrq_head++;
     *notice = m->notice;
@@ -207,14 +117,14 @@ EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
  * short (EMU_COLD). */
 static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct utofu_mrq_notice *notice)
 {
-    uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = lane_step(rx);
+    uint64_t stadd = rx->cur->stadd, lcl_stadd = 0, word = emu_lane_step(rx);
     uint32_t sent = emu_toq_number(vcq);
 
     if (emu_unlikely(word & EMU_ENTRY_PAIR)) {
         if (EMU_ENTRY_TYPE(word) == UTOFU_MRQ_TYPE_RMT_GET) {
             lcl_stadd = rx->cur->stadd;
         }
-        lane_step(rx);
+        emu_lane_step(rx);
         rx->rd_x++;
     }
     /* the guide leaves rmt_value open here; on Fugaku it is the remote STADD, where utf looks for it */
@@ -245,7 +155,7 @@ static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct
 static uint64_t lane_due(const struct emu_rx_lane *rx)
 {
     struct emu_rx_lane look = *rx; /* goes ahead, takes nothing */
-    uint64_t           word = lane_step(&look);
+    uint64_t           word = emu_lane_step(&look);
 
     return ((word & EMU_ENTRY_PAIR) && (EMU_ENTRY_TYPE(word) != UTOFU_MRQ_TYPE_RMT_GET)) ? look.cur->stadd : 0;
 }
@@ -292,39 +202,6 @@ bool emu_queue_quiet(struct emu_vcq *vcq)
     return quiet && ((vcq->wire != NULL) ? !emu_wire_tcq_ready(vcq) : (vcq->tcq_head == vcq->tcq_tail));
 }
 
-static uint64_t microseconds(clockid_t clock)
-{
-    struct timespec ts;
-
-    clock_gettime(clock, &ts);
-    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
-}
-
-#define COUNT_SHARE   8u    /* counting takes no more than one part in so many */
-#define COUNT_ALWAYS 8192u /* is done in no time */
-
-/* Does the queue hold more than `limit`?  Counting takes long when there is much: so where it may hold
- * many now and then, and after every pause, but the longer it took, and the more there was, the later again. */
-static bool overflown(struct emu_vcq *vcq, size_t limit)
-{
-    uint64_t now, before;
-
-    if (limit <= COUNT_ALWAYS) {
-        return cq_unread(vcq, limit) > limit;
-    }
-    now = microseconds(CLOCK_MONOTONIC);
-    if ((now - vcq->counted_at < 1000 + COUNT_SHARE * vcq->count_took) &&
-        (++vcq->counted_polls < 256 + vcq->counted / COUNT_SHARE)) {
-        return false;
-    }
-    before             = microseconds(CLOCK_THREAD_CPUTIME_ID); /* no part of it: waits for a CPU */
-    vcq->counted       = cq_unread(vcq, limit);
-    vcq->count_took    = microseconds(CLOCK_THREAD_CPUTIME_ID) - before;
-    vcq->counted_at    = microseconds(CLOCK_MONOTONIC);
-    vcq->counted_polls = 0;
-    return vcq->counted > limit;
-}
-
 /* The same for a special VCQ (locked) */
 static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
@@ -335,7 +212,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
 
     /* the strict mode counts the notices of all senders together, as an MRQ does */
     if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
-        overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
+        emu_mrq_overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
         emu_async_error("MRQ Overflow", vcq);
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
@@ -498,22 +375,21 @@ EMU_INLINE void look_apart(const struct emu_vcq *vcq)
 }
 
 /*
- * Who answers each notice bets on the next one, on Intel's and from Zen 4 on: a notice and its data are two
- * lines, which would come one after the other, and a bet lets what reads the data begin
- * while the notice is on its way.  That alone gains nothing; together with this it does:
- * the line where our answer goes, which the other side has read, is fetched when the notice
- * comes, not when the answer is stored.  Not where the CPUs are so near that the answer is
- * there after a few looks: there the bets cost more than the way.  (Measured on an Emerald
- * Rapids, one way: 215 ns to 167, sysv's message 181; two near CPUs 45, 60 with bets.  On a
- * Zen 4, 15 runs in turns: CPUs that share a cache 95 ns to 82, sysv's message 87; others 310
- * to 283, and 303.)
+ * Who answers each notice bets on the next one, on Intel's and AMD's: a notice and its data are
+ * two lines, which would come one after the other, and a bet lets what reads the data begin
+ * while the notice is on its way.  That alone gains nothing; together with this it does: the
+ * line where our answer goes, which the other side has read, is fetched when the notice comes,
+ * not when the answer is stored.  Not where the CPUs are so near that the answer is there after
+ * a few looks: there the bets cost more than the way.  (Measured on an Emerald Rapids, one way:
+ * 215 ns to 167, sysv's message 181; two near CPUs 45, 60 with bets.  On a Zen 4, 15 runs in
+ * turns: CPUs that share a cache 95 ns to 82, sysv's message 87; others 310 to 283, and 303.)
  *
  * Four looks in one call, as a bet that is lost presumably leaves the processor with wrong
  * addresses to return to: the return to the caller is mispredicted, too.  That, the line of our
- * own notice fetched when a put begins (emu_onesided.c), a lower threshold for going on to bet,
- * and a shorter way to a notice that is there (take): 272 ns to 210, 12 runs in turns where a
- * line takes about 100 ns.  Eight looks in a call are not better; nor are bets late by 12, 60 or
- * 90 instructions instead of 30, but those that are not late at all are worse by half.
+ * own notice fetched when a put begins (emu_put.c), a lower threshold for going on to bet, and
+ * a shorter way to a notice that is there (take): 272 ns to 210, 12 runs in turns where a line
+ * takes about 100 ns.  Eight looks in a call are not better; nor are bets late by 12, 60 or 90
+ * instructions instead of 30, but those that are not late at all are worse by half.
  */
 EMU_INLINE bool bet_lost(struct emu_vcq *vcq, const struct emu_rx_lane *rx)
 {
@@ -606,46 +482,4 @@ EMU_EXPORT int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
     }
     emu_vcq_unlock(vcq);
     return code;
-}
-
-/* The count is that of the CQ: of all VCQs of this process on it (3.7.5.1). */
-EMU_EXPORT int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t *count)
-{
-    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
-    size_t          n   = 0;
-
-    if (vcq == NULL) {
-        return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if (count == NULL) {
-        return UTOFU_ERR_INVALID_POINTER;
-    }
-    emu_lock(&emu_g.lock);
-    for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
-        if (emu_on_same_cq(emu_g.vcqs[i].vcq, vcq)) {
-            n += emu_toq_unread(emu_g.vcqs[i].vcq);
-        }
-    }
-    emu_unlock(&emu_g.lock);
-    *count = n;
-    return UTOFU_SUCCESS;
-}
-
-/* Notices that utofu_poll_mrq would return, at least */
-EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count)
-{
-    struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
-    size_t          n;
-
-    if (vcq == NULL) {
-        return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if (count == NULL) {
-        return UTOFU_ERR_INVALID_POINTER;
-    }
-    emu_vcq_lock(vcq);
-    n = mrq_unread(vcq, SIZE_MAX);
-    emu_vcq_unlock(vcq);
-    *count = n;
-    return UTOFU_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_rx.h - MRQ lanes, the consumer's side: what polls (emu_queue.c) ask of emu_rx.c.
+ * emu_rx.h - MRQ lanes, the consumer's side: what polls (emu_queue.c) ask of emu_rx.c and
+ * emu_unread.c.
  * The VCQ is locked, where it has a lock.
  */
 #ifndef EMU_RX_H
@@ -14,6 +15,24 @@ EMU_INLINE uint64_t emu_entry_seq(const struct emu_lane_entry *e)
     return __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT;
 }
 
+/* Step over the entry at hand; returns its word. */
+EMU_INLINE uint64_t emu_lane_step(struct emu_rx_lane *rx)
+{
+    struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)rx->lane + EMU_LANE_HEAD);
+    struct emu_lane_entry *b = a + EMU_LANE_A;
+    uint64_t               word = rx->cur->word;
+
+    if (emu_likely(rx->cur < b)) {
+        rx->rd_a++;
+    } else {
+        rx->rd_b++;
+    }
+    rx->cur    = emu_unlikely(word & EMU_ENTRY_NEXT_B) ? &b[rx->rd_b & (EMU_LANE_B(emu_g.env.lane_entries) - 1)] :
+                                                         &a[rx->rd_a & (EMU_LANE_A - 1)];
+    rx->expect = (rx->expect + 1) & EMU_ENTRY_SEQ_MASK;
+    return word;
+}
+
 /* We look at a lane of this process no more; it may be used again when its producer, too, is
  * done with it. */
 void emu_lane_release(struct emu_lane *lane);
@@ -24,5 +43,11 @@ bool emu_lanes_hear(struct emu_vcq *vcq); /* only those that were announced; fal
 __attribute__((noinline)) void emu_lanes_publish(struct emu_vcq *vcq);
 /* Stop looking at lanes that were silent for long. */
 EMU_COLD void emu_lanes_sweep(struct emu_vcq *vcq);
+
+/* emu_unread.c: end the process when all senders together put in more than the MRQ holds; the next time after
+ * vcq->count_after entries. */
+EMU_COLD void emu_mrq_count(struct emu_vcq *vcq);
+/* Does the queue hold more than `limit`, for a special VCQ that asks at each poll? */
+bool emu_mrq_overflown(struct emu_vcq *vcq, size_t limit);
 
 #endif /* EMU_RX_H */
