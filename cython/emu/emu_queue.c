@@ -191,6 +191,34 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     return NULL;
 }
 
+/* Of an operation whose target is the VCQ itself, the notice for the target comes first (2.2.3 to
+ * 2.2.5): the lane where one is, if what is next in our own queue is of such an operation. */
+EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_next)
+{
+    uint64_t epoch;
+
+    if (emu_likely(!vcq->to_itself) || !own_is_next) {
+        return NULL;
+    }
+    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+    if (epoch != vcq->epoch) {
+        emu_lanes_refresh(vcq, epoch);
+    }
+    for (uint32_t k = 0; k < vcq->num_hot; k++) {
+        struct emu_rx_lane *rx = &vcq->lanes[k];
+        if ((rx->origin == vcq->id) && (emu_entry_seq(rx->cur) == rx->expect)) {
+            return rx;
+        }
+    }
+    return NULL;
+}
+
+/* Is the oldest local notice of an operation whose target is the VCQ itself?  There is a local notice. */
+EMU_INLINE bool local_is_to_itself(const struct emu_vcq *vcq)
+{
+    return vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)].notice.vcq_id == vcq->id;
+}
+
 bool emu_queue_quiet(struct emu_vcq *vcq)
 {
     uint32_t next  = vcq->next_lane;
@@ -214,6 +242,11 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
         emu_mrq_overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
         emu_async_error("MRQ Overflow", vcq);
+    }
+    rx = lane_to_itself(vcq, (vcq->session != NULL) || ((vcq->mrq_head != vcq->mrq_tail) && local_is_to_itself(vcq)));
+    if ((rx != NULL) && (!timed || emu_timing_remote(lane_due(rx)))) {
+        code = take(vcq, rx, notice);
+        goto out;
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
@@ -250,7 +283,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         }
         /* The target's clock may be ahead of ours: still, our own notice comes before
          * its answer. */
-        for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
+        for (uint32_t i = vcq->mrq_head; (i != vcq->mrq_tail) && (rx->origin != vcq->id); i++) {
             if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->origin) {
                 code = take_local(vcq, notice);
                 goto out;
@@ -316,7 +349,8 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
         goto out;
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
-        code = take_local(vcq, notice);
+        rx   = lane_to_itself(vcq, local_is_to_itself(vcq));
+        code = (rx != NULL) ? take(vcq, rx, notice) : take_local(vcq, notice);
         goto out;
     }
     rx = lane_ready(vcq);

@@ -136,6 +136,55 @@ CONF_TEST("2.2.1", same_process, 1,
     conf_vcq_close(&b);
 }
 
+CONF_TEST("2.2.3", notices_of_one_operation, 2,
+          "what one operation tells comes in the order of its steps: when the "
+          "local notice was read, its TCQ entry is there and the target finds "
+          "its notice; a VCQ that is its own target reads that one first")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice first, second;
+    utofu_stadd_t           all[2], from, at;
+    uint64_t                word[8] = {0};
+    void                    *cbdata;
+    int                     kind, turn, self, read = 0;
+
+    conf_vcq_open(&vcq, 0, 0);
+    from = conf_reg_all(&vcq, word, sizeof(word), all);
+    for (turn = 0; turn < 60; turn++) {
+        kind = turn % 3;
+        self = turn / 3 % 2;
+        at   = all[self ? conf_rank : !conf_rank];
+        if (self || (conf_rank == 0)) {
+            utofu_vcq_id_t to = vcq.peer[self ? conf_rank : 1];
+
+            CONF_OK((kind == 0) ? utofu_put(vcq.hdl, to, from, at + 32, 8, turn,
+                                            CONF_TCQ | CONF_LMRQ | CONF_RMRQ, NULL) :
+                    (kind == 1) ? utofu_get(vcq.hdl, to, from, at + 32, 8, turn,
+                                            CONF_TCQ | CONF_LMRQ | CONF_RMRQ, NULL) :
+                                  utofu_armw8(vcq.hdl, to, UTOFU_ARMW_OP_ADD, 1, at + 40, turn,
+                                              CONF_TCQ | CONF_LMRQ | CONF_RMRQ, NULL));
+            CONF_OK(CONF_WAIT_MRQ(&vcq, &first));
+            CONF_OK(utofu_poll_tcq(vcq.hdl, 0, &cbdata));
+            if (self) {
+                CONF_OK(CONF_WAIT_MRQ(&vcq, &second));
+                CONF_CHECK((first.notice_type == 2 * kind + 1) && (second.notice_type == 2 * kind),
+                           "operation %d: notices of types %d and %d", kind, first.notice_type,
+                           second.notice_type);
+            }
+        }
+        conf_barrier();
+        if (!self && (conf_rank == 1)) {
+            CONF_OK(utofu_poll_mrq(vcq.hdl, 0, &first));
+            CONF_CHECK(first.edata == (uint64_t)turn, "EDATA %d", (int)first.edata);
+            read++;
+        }
+        conf_barrier();
+    }
+    CONF_CHECK(read == (conf_rank ? 30 : 0), "%d notices of the other", read);
+    conf_dereg(&vcq, from);
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("2.2.1", two_vcqs_are_separate, 2,
           "what one VCQ starts and receives is reported to this VCQ only, also "
           "when both share a CQ")
