@@ -247,6 +247,10 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
         (void)!send(conn, &kick, sizeof(kick), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     emu_unlock(&emu_g.lock);
+    /* It executes another program by now: where there was no connection, nobody has told. */
+    if ((conn < 0) && !emu_peer_process_alive(peer->proc)) {
+        emu_peer_process_lost(peer->proc);
+    }
 
     for (;;) {
         uint32_t state = atomic_load(&m->state);

@@ -277,6 +277,51 @@ CONF_TEST("process", test_emu_exec_is_the_end, 1,
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("process", armw_after_exec, 1,
+          "an ARMW to a process that executes another program by now is MRQ_PEER, soon, also when it is the first")
+{
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+    struct {
+        utofu_vcq_id_t id;
+        utofu_stadd_t  stadd;
+    } child = {0, 0};
+    int    to_parent[2], go[2], status;
+    pid_t  pid;
+    char   c = 0;
+    double start;
+
+    setenv("UTOFU_EMU_REHOME", "0", 1); /* else it is done from here */
+    CONF_CHECK(!pipe(to_parent) && !pipe(go), "pipe");
+    pid = fork();
+    if (pid == 0) {
+        static uint64_t word[32];
+        utofu_vcq_hdl_t hdl;
+        if (utofu_create_vcq(0, 0, &hdl) || utofu_query_vcq_id(hdl, &child.id) ||
+            utofu_reg_mem(hdl, word, sizeof(word), 0, &child.stadd) ||
+            (write(to_parent[1], &child, sizeof(child)) < 0) || (read(go[0], &c, 1) != 1)) {
+            _exit(1);
+        }
+        execlp("sleep", "sleep", "20", (char *)NULL);
+        _exit(1);
+    }
+    CONF_CHECK(read(to_parent[0], &child, sizeof(child)) == (ssize_t)sizeof(child), "the child failed");
+    conf_vcq_create(&vcq, 0, 0);
+    CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 1, CONF_LMRQ, NULL));
+    CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+    CONF_CHECK(write(go[1], &c, 1) == 1, "write");
+    usleep(300000);
+    start = conf_now();
+    for (int i = 0; i < 2; i++) {
+        CONF_OK(utofu_armw8(vcq.hdl, child.id, UTOFU_ARMW_OP_ADD, 1, child.stadd, 2, CONF_LMRQ, NULL));
+        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER);
+    }
+    CONF_CHECK(conf_now() - start < 4, "%.1f s", conf_now() - start);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("process", test_emu_foreign_listener, 2,
           "a socket that has the name of a process slot but no segment behind it is passed over")
 {
