@@ -40,10 +40,25 @@ void emu_dontfork_add(uint64_t addr, uint64_t size)
     madvise((void *)r->begin, r->end - r->begin, MADV_DONTFORK);
 }
 
+/* Is there a registration on the page?  Up to *end_p, or to less, which it is set to, all pages have the same answer. */
+static bool is_held(uintptr_t at, uintptr_t *end_p)
+{
+    for (const struct range *r = ranges; r != NULL; r = r->next) {
+        uintptr_t next = (at < r->begin) ? r->begin : r->end;
+
+        if ((at < next) && (next < *end_p)) {
+            *end_p = next;
+        }
+        if ((r->begin <= at) && (at < r->end)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void emu_dontfork_remove(uint64_t addr, uint64_t size)
 {
-    uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    struct range  gone = pages(addr, size), **link = &ranges;
+    struct range gone = pages(addr, size), **link = &ranges;
 
     if (!emu_g.env.strict) {
         return;
@@ -57,14 +72,10 @@ void emu_dontfork_remove(uint64_t addr, uint64_t size)
     struct range *r = *link;
     *link           = r->next;
     free(r);
-    for (uintptr_t p = gone.begin; p < gone.end; p += page) {
-        struct range *other = ranges;
-
-        while ((other != NULL) && ((p < other->begin) || (p >= other->end))) {
-            other = other->next;
-        }
-        if (other == NULL) {
-            madvise((void *)p, page, MADV_DOFORK);
+    for (uintptr_t at = gone.begin, end; at < gone.end; at = end) {
+        end = gone.end;
+        if (!is_held(at, &end)) {
+            madvise((void *)at, end - at, MADV_DOFORK);
         }
     }
 }
