@@ -13,6 +13,7 @@
 #include "emu_internal.h"
 #include "emu_job.h"
 #include "emu_modes.h"
+#include "emu_now.h"
 #include "emu_service.h"
 #include "emu_vma.h"
 
@@ -91,6 +92,7 @@ static int job_lock(void)
 {
     struct sockaddr_un sa;
     socklen_t          len;
+    uint64_t           end;
     int                fd;
 
     if (abstract_name(&sa, &len, "lock")) {
@@ -102,8 +104,9 @@ static int job_lock(void)
         emu_message("socket failed: %s", strerror(errno));
         return -1;
     }
-    for (long waited = 0; bind(fd, (struct sockaddr *)&sa, len); waited += 200) {
-        if ((errno != EADDRINUSE) || (waited / 1000000 >= EMU_LOCK_TIMEOUT_S)) {
+    end = emu_now() + EMU_LOCK_TIMEOUT_S * UINT64_C(1000000000);
+    while (bind(fd, (struct sockaddr *)&sa, len)) {
+        if ((errno != EADDRINUSE) || (emu_now() > end)) {
             emu_message("can't take the lock of job \"%s\": %s (held by a stopped process, or by another user?)",
                         emu_g.job, strerror(errno));
             close(fd);
