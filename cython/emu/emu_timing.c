@@ -431,6 +431,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         t->read    = start + (tk[P_GET] + round) / 2;
         t->visible = start + tk[P_GET] + round + data;
         t->local   = t->visible;
+        t->tcq     = start + tk[P_TCQ]; /* what it asks for has left; the data has not come (2.2.4) */
         break;
     case EMU_OP_ARMW:
         t->read  = start + (tk[P_ARMW] + round) / 2;
