@@ -516,6 +516,152 @@ CONF_TEST("3.7.2", prepared_kinds_in_order, 2,
     all_kinds(post_prepared_kinds);
 }
 
+/* ------------------------------------------------- the flag in every function */
+
+enum flagged { F_PUT, F_PUT_GAP, F_PUT_STRIDE, F_PUT_STRIDE_GAP, F_PIGGYBACK, F_PIGGYBACK8, F_GET, F_GET_GAP, F_GET_STRIDE,
+               F_GET_STRIDE_GAP, F_ARMW4, F_ARMW8, F_CSWAP4, F_CSWAP8, F_NUM };
+
+static const char *const flagged_names[F_NUM] = {
+    "put", "put_gap", "put_stride", "put_stride_gap", "put_piggyback", "put_piggyback8", "get", "get_gap", "get_stride",
+    "get_stride_gap", "armw4", "armw8", "cswap4", "cswap8",
+};
+
+/* Four words that earlier operations write, then four of the one with the flag */
+#define EARLIER 4
+#define FLAGGED(_at) ((_at) + 256)
+
+static bool is_get(enum flagged f)
+{
+    return (f >= F_GET) && (f <= F_GET_STRIDE_GAP);
+}
+
+/* With STRONG_ORDER and local notices; returns how many of these there will be. */
+static unsigned post_flagged(const struct conf_vcq *vcq, enum flagged f, bool prepared, unsigned char *memory,
+                             utofu_stadd_t at)
+{
+    utofu_vcq_hdl_t     hdl   = vcq->hdl;
+    const unsigned long flags = CONF_STRONG | CONF_LMRQ;
+    size_t              mtu   = conf_caps()->max_mtu, size;
+    uint64_t            desc[2 * 64 / 8];
+
+#define EITHER(_name, ...) \
+    do { \
+        if (prepared) { \
+            CONF_OK(utofu_prepare_##_name(hdl, vcq->id, __VA_ARGS__, desc, &size)); \
+            CONF_POST(hdl, utofu_post_toq(hdl, desc, size, NULL)); \
+        } else { \
+            CONF_POST(hdl, utofu_##_name(hdl, vcq->id, __VA_ARGS__, NULL)); \
+        } \
+    } while (0)
+    switch (f) {
+    case F_PUT:
+        EITHER(put, at + 512, FLAGGED(at), 32, 1, flags);
+        return 1;
+    case F_PUT_GAP:
+        EITHER(put_gap, at + 512, FLAGGED(at), 32, 1, flags, mtu, 1);
+        return 1;
+    case F_PUT_STRIDE:
+        EITHER(put_stride, at + 512, FLAGGED(at), 16, 16, 2, 1, flags);
+        return 2;
+    case F_PUT_STRIDE_GAP:
+        EITHER(put_stride_gap, at + 512, FLAGGED(at), 16, 16, 2, 1, flags, mtu, 1);
+        return 2;
+    case F_PIGGYBACK:
+        EITHER(put_piggyback, memory + 512, FLAGGED(at), 32, 1, flags);
+        return 1;
+    case F_PIGGYBACK8:
+        EITHER(put_piggyback8, 7, FLAGGED(at), 8, 1, flags);
+        return 1;
+    case F_GET:
+        EITHER(get, FLAGGED(at), at, 32, 1, flags);
+        return 1;
+    case F_GET_GAP:
+        EITHER(get_gap, FLAGGED(at), at, 32, 1, flags, mtu, 1);
+        return 1;
+    case F_GET_STRIDE:
+        EITHER(get_stride, FLAGGED(at), at, 16, 16, 2, 1, flags);
+        return 2;
+    case F_GET_STRIDE_GAP:
+        EITHER(get_stride_gap, FLAGGED(at), at, 16, 16, 2, 1, flags, mtu, 1);
+        return 2;
+    case F_ARMW4:
+        EITHER(armw4, UTOFU_ARMW_OP_ADD, 1, FLAGGED(at), 1, flags);
+        return 1;
+    case F_ARMW8:
+        EITHER(armw8, UTOFU_ARMW_OP_ADD, 1, FLAGGED(at), 1, flags);
+        return 1;
+    case F_CSWAP4:
+        EITHER(cswap4, 0, 1, FLAGGED(at), 1, flags);
+        return 1;
+    case F_CSWAP8:
+        EITHER(cswap8, 0, 1, FLAGGED(at), 1, flags);
+        return 1;
+    case F_NUM:
+        break;
+    }
+#undef EITHER
+    CONF_FAIL("function %d", f);
+}
+
+/* Operations without the flag and without notices, puts or, before a get, ARMWs; then one that has both, with which they
+ * are done, too. */
+static void flag_of_functions(bool prepared)
+{
+    enum { ROUNDS = 100 };
+    static const enum conf_kind kinds[] = {CONF_MEM_MEMFD, CONF_MEM_MALLOC};
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   at;
+    const char     *seen;
+    uint64_t        round;
+    unsigned        notices, i;
+    size_t          k;
+    int             f;
+
+    conf_timeout(60);
+    conf_vcq_create(&vcq, 0, 0);
+    for (k = 0; k < CONF_LEN(kinds); k++) {
+        conf_mem_alloc(&mem, kinds[k], 1024);
+        at = conf_reg(&vcq, mem.addr, mem.size, 0);
+        for (f = 0; f < F_NUM; f++) {
+            seen = (char *)(is_get(f) ? FLAGGED(mem.addr) : mem.addr);
+            for (round = f * ROUNDS + 1; round <= (uint64_t)(f + 1) * ROUNDS; round++) {
+                for (i = 0; i < EARLIER; i++) {
+                    CONF_POST(vcq.hdl, is_get(f) ? utofu_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_SWAP, round, at + 8 * i, 2, 0,
+                                                               NULL) :
+                                                   utofu_put_piggyback8(vcq.hdl, vcq.id, round, at + 8 * i, 8, 2, 0, NULL));
+                }
+                notices = post_flagged(&vcq, f, prepared, mem.addr, at);
+                while (notices-- > 0) {
+                    CONF_EXPECT_MRQ(&vcq, (f < F_GET)   ? UTOFU_MRQ_TYPE_LCL_PUT :
+                                          (f < F_ARMW4) ? UTOFU_MRQ_TYPE_LCL_GET :
+                                                          UTOFU_MRQ_TYPE_LCL_ARMW, vcq.id, 1, NULL);
+                }
+                for (i = 0; i < EARLIER; i++) {
+                    CONF_CHECK(load(seen + 8 * i) == round, "%s%s, %s, round %" PRIu64 ": it came before operation %u, word "
+                               "%" PRIu64, prepared ? "prepare_" : "", flagged_names[f], conf_kind_name(kinds[k]), round, i,
+                               load(seen + 8 * i));
+                }
+            }
+        }
+        conf_dereg(&vcq, at);
+        conf_mem_free(&mem);
+    }
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("3.7.9.1", flag_of_every_function, 1,
+          "with STRONG_ORDER an operation of every function comes after earlier ones that have neither the flag nor a notice")
+{
+    flag_of_functions(false);
+}
+
+CONF_TEST("3.7.2", flag_of_every_prepare_function, 1,
+          "so does a prepared one")
+{
+    flag_of_functions(true);
+}
+
 CONF_TEST("2.2.10", words_do_not_tear, 2,
           "an aligned word inside a cache line changes as a whole")
 {
