@@ -65,12 +65,12 @@ CONF_TEST("6.1.2", barrier_caps, 1,
 
 CONF_TEST("3.4.3.1", vbg_info, 2,
           "a VBG ID tells coordinates, TNI and BG, also of a gate of another "
-          "node, and IDs are unique")
+          "node; IDs are unique, and so are BGs of a TNI")
 {
     utofu_vbg_id_t ids[12], all[2][12];
     uint8_t        mine[6], coords[6], all_coords[2][6];
     utofu_tni_id_t tni;
-    utofu_bg_id_t  bg;
+    utofu_bg_id_t  bg, bgs[2][12];
     uint16_t       extra;
     int            i, k, r;
 
@@ -92,6 +92,12 @@ CONF_TEST("3.4.3.1", vbg_info, 2,
             CONF_CHECK(memcmp(coords, all_coords[r], 6) == 0, "coordinates");
             CONF_CHECK(tni == circuit_tni(i / 2), "TNI %u", tni);
             CONF_CHECK(bg < STARTS + RELAYS, "BG %u", bg);
+            bgs[r][i] = bg;
+            for (k = 0; k < 12 * r + i; k++) {
+                CONF_CHECK((bgs[k / 12][k % 12] != bg) || (circuit_tni(k % 12 / 2) != tni) ||
+                                   (memcmp(all_coords[k / 12], coords, 6) != 0),
+                           "BG %u of TNI %u twice", bg, tni);
+            }
         }
     }
     CONF_CODE(utofu_query_vbg_info(UTOFU_VBG_ID_NULL, coords, &tni, &bg,
@@ -203,6 +209,38 @@ CONF_TEST("6.1.2", vbg_limits_of_node, 3,
     conf_barrier();
     if (conf_rank == 1) {
         count_gates(circuit_tni(1), STARTS, RELAYS);
+    }
+}
+
+CONF_TEST("3.1.1.1", bgs_of_node, 2,
+          "the gates of a TNI, all that two processes of a node can have, have different BGs, below their number")
+{
+    enum { NUM = (STARTS + RELAYS) / 2, FIRST = 1 + RELAYS / 2 }; /* of each; in one allocation */
+    utofu_vbg_id_t ids[NUM], all[2][NUM];
+    uint8_t        coords[6];
+    utofu_tni_id_t tni;
+    utofu_bg_id_t  bg;
+    uint16_t       extra;
+    bool           seen[STARTS + RELAYS] = {false};
+    int            i;
+
+    share_node();
+    CONF_OK(utofu_alloc_vbg(circuit_tni(4), FIRST, 0, ids));
+    for (i = FIRST; i < NUM; i++) {
+        CONF_OK(utofu_alloc_vbg(circuit_tni(4), 1, 0, ids + i));
+    }
+    conf_exchange(ids, sizeof(ids), all);
+    for (i = 0; i < 2 * NUM; i++) {
+        CONF_OK(utofu_query_vbg_info(all[i / NUM][i % NUM], coords, &tni, &bg, &extra));
+        CONF_CHECK(tni == circuit_tni(4), "TNI %u", tni);
+        CONF_CHECK(bg < STARTS + RELAYS, "BG %u", bg);
+        CONF_CHECK(!seen[bg], "BG %u twice", bg);
+        seen[bg] = true;
+    }
+    conf_barrier();
+    CONF_OK(utofu_free_vbg(ids, FIRST));
+    for (i = FIRST; i < NUM; i++) {
+        CONF_OK(utofu_free_vbg(ids + i, 1));
     }
 }
 
