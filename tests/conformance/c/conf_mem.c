@@ -169,6 +169,11 @@ CONF_TEST("3.6.1.1", full_then_free, 1,
     }
     conf_vcq_close(&vcq);
     free(bytes);
+    if (rc != UTOFU_ERR_FULL) {
+        conf_need_exact_bounds(); /* those on one page may be one region */
+        CONF_CHECK(!conf_is_emulator(), "a VCQ of 65536 STags took %zu regions", n);
+        conf_skip("more than %zu regions can be registered", n);
+    }
 }
 
 CONF_TEST("3.6", offset_arithmetic, 2,
