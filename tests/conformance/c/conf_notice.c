@@ -543,6 +543,33 @@ CONF_TEST("3.7", unread_mrq, 2,
     pair_close(&pair);
 }
 
+CONF_TEST("3.7", mrq_room_again, 2,
+          "an MRQ of UTOFU_NUM_MRQ_ENTRIES = 2Ki takes any number of local and remote notices, as long as it is polled "
+          "until NOT_FOUND before there are more than that")
+{
+    enum { ROUNDS = 8, NUM = 1800 };
+    struct pair             pair;
+    struct utofu_mrq_notice notice;
+    unsigned                round, i;
+
+    CONF_CHECK(setenv("UTOFU_NUM_MRQ_ENTRIES", "2Ki", 1) == 0, "setenv");
+    pair_open(&pair, 0);
+    for (round = 0; round < ROUNDS; round++) {
+        conf_barrier();
+        for (i = 0; (i < NUM) && (conf_rank == 0); i++) {
+            CONF_POST(pair.vcq.hdl, post(&pair, OP_PIGGYBACK8, pair.vcq.peer[1], pair.stadds[1], (round + i) % 256,
+                                         CONF_LMRQ | CONF_RMRQ, NULL));
+        }
+        conf_barrier(); /* nobody polls before all is posted */
+        for (i = 0; i < NUM; i++) {
+            CONF_EXPECT_MRQ(&pair.vcq, conf_rank ? UTOFU_MRQ_TYPE_RMT_PUT : UTOFU_MRQ_TYPE_LCL_PUT,
+                            pair.vcq.peer[1 - conf_rank], (round + i) % 256, NULL);
+        }
+        CONF_CODE(utofu_poll_mrq(pair.vcq.hdl, 0, &notice), UTOFU_ERR_NOT_FOUND);
+    }
+    pair_close(&pair);
+}
+
 CONF_TEST("3.7.6.1", data_before_remote_notice, 2,
           "when the remote notice of a put is found its data is there")
 {
