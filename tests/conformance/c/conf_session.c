@@ -498,7 +498,7 @@ CONF_TEST("3.7.9.3", session_prepared_sps, 2,
     size_t      size;
     unsigned    i, next = 0, num;
 
-    static const unsigned counts[] = {4, 7, 2, 3, 6};
+    static const unsigned counts[] = {4, 7, 2, 3, 6, 5, 8};
 
     side_open(&side, SESSION);
     if (conf_rank == RELAY) {
@@ -526,9 +526,17 @@ CONF_TEST("3.7.9.3", session_prepared_sps, 2,
                 CONF_OK(utofu_put_stride_gap(PUT, 64, 3, 0, SPS(1), 1920, 0,
                                              NULL));
                 break;
-            default:
+            case 4:
                 CONF_OK(utofu_prepare_put_stride(PUT, 64, 3, 0, SPS(2), desc,
                                                  &size));
+                CONF_OK(utofu_post_toq(hdl, desc, size, NULL));
+                break;
+            case 5:
+                CONF_OK(utofu_prepare_put_gap(PUT, 0, SPS(5), 1920, 8, desc, &size));
+                CONF_OK(utofu_post_toq(hdl, desc, size, NULL));
+                break;
+            default:
+                CONF_OK(utofu_prepare_put_stride_gap(PUT, 64, 2, 0, SPS(4), 1920, 0, desc, &size));
                 CONF_OK(utofu_post_toq(hdl, desc, size, NULL));
                 break;
             }
