@@ -746,41 +746,48 @@ CONF_TEST("3.3.4.1", session_threads, 3,
     static struct crowd     c;
     struct utofu_mrq_notice notice;
     pthread_t               threads[POSTERS + 1];
-    unsigned                i, sent = 0, got = 0, half = POSTERS * POSTS / 2;
+    unsigned                i, sent, got, half = POSTERS * POSTS / 2;
     void                   *cbdata;
+    double                  end = conf_now() + 0.7;
+    bool                    more[3];
 
     conf_timeout(60);
     side_open(&c.side, SESSION | UTOFU_VCQ_FLAG_THREAD_SAFE);
-    if (conf_rank == RELAY) {
-        for (i = 0; i <= POSTERS; i++) {
-            CONF_CHECK(pthread_create(&threads[i], NULL,
-                                      (i < POSTERS) ? crowd_posts : crowd_polls,
-                                      &c) == 0, "pthread_create");
+    do {
+        c.tcq = c.local = 0;
+        if (conf_rank == RELAY) {
+            for (i = 0; i <= POSTERS; i++) {
+                CONF_CHECK(pthread_create(&threads[i], NULL,
+                                          (i < POSTERS) ? crowd_posts : crowd_polls,
+                                          &c) == 0, "pthread_create");
+            }
+            for (i = 0; i <= POSTERS; i++) {
+                pthread_join(threads[i], NULL);
+            }
+            CONF_CHECK((c.tcq == 2 * half) && (c.local == 2 * half / 3 * 2),
+                       "%u entries of the TCQ and %u local notices", c.tcq, c.local);
         }
-        for (i = 0; i <= POSTERS; i++) {
-            pthread_join(threads[i], NULL);
+        for (sent = got = 0; (sent < half) && (conf_rank != RELAY); sent += i) {
+            i = (half - sent < 7) ? half - sent : 7;
+            CONF_POST(c.side.vcq.hdl,
+                      utofu_put(c.side.vcq.hdl, c.side.vcq.peer[RELAY],
+                                c.side.stadds[conf_rank], c.side.stadds[RELAY] + 64,
+                                8, 0, SPS((unsigned long)i), NULL));
+            CONF_CODE(utofu_poll_tcq(c.side.vcq.hdl, 0, &cbdata), UTOFU_SUCCESS,
+                      UTOFU_ERR_NOT_FOUND);
+            while (utofu_poll_mrq(c.side.vcq.hdl, 0, &notice) == UTOFU_SUCCESS) {
+                got++;
+            }
         }
-        CONF_CHECK((c.tcq == 2 * half) && (c.local == 2 * half / 3 * 2),
-                   "%u entries of the TCQ and %u local notices", c.tcq, c.local);
-    }
-    for (; (sent < half) && (conf_rank != RELAY); sent += i) {
-        i = (half - sent < 7) ? half - sent : 7;
-        CONF_POST(c.side.vcq.hdl,
-                  utofu_put(c.side.vcq.hdl, c.side.vcq.peer[RELAY],
-                            c.side.stadds[conf_rank], c.side.stadds[RELAY] + 64,
-                            8, 0, SPS((unsigned long)i), NULL));
-        CONF_CODE(utofu_poll_tcq(c.side.vcq.hdl, 0, &cbdata), UTOFU_SUCCESS,
-                  UTOFU_ERR_NOT_FOUND);
-        while (utofu_poll_mrq(c.side.vcq.hdl, 0, &notice) == UTOFU_SUCCESS) {
+        while ((conf_rank == 2) && (got < 2 * half / 3 * 2)) {
+            CONF_EXPECT_MRQ(&c.side.vcq, UTOFU_MRQ_TYPE_RMT_PUT,
+                            c.side.vcq.peer[RELAY], 1, NULL);
             got++;
         }
-    }
-    while ((conf_rank == 2) && (got < 2 * half / 3 * 2)) {
-        CONF_EXPECT_MRQ(&c.side.vcq, UTOFU_MRQ_TYPE_RMT_PUT,
-                        c.side.vcq.peer[RELAY], 1, NULL);
-        got++;
-    }
-    conf_barrier();
+        CONF_CHECK((conf_rank != 2) || (got == 2 * half / 3 * 2), "%u remote notices", got);
+        more[conf_rank] = conf_now() < end;
+        conf_exchange(&more[conf_rank], sizeof(more[0]), more);
+    } while (more[0]); /* as rank 0 says */
     CONF_EXPECT_QUIET(&c.side.vcq);
     side_close(&c.side);
 }
