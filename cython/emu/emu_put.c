@@ -338,10 +338,6 @@ static EMU_NOINLINE int put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rm
     struct emu_vcq *vcq;
     int             code;
 
-    if (emu_likely((lcl_data != NULL) &&
-                   put_message(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags))) {
-        return UTOFU_SUCCESS;
-    }
     if (emu_unlikely((length > EMU_MAX_PIGGYBACK) || ((lcl_data == NULL) && (length > 0)))) {
         return (emu_vcq_of(vcq_hdl) == NULL) ? UTOFU_ERR_INVALID_VCQ_HDL :
                (length > EMU_MAX_PIGGYBACK)  ? UTOFU_ERR_INVALID_SIZE :
@@ -399,6 +395,10 @@ EMU_EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_v
     return UTOFU_SUCCESS;
 
 general:
+    if ((flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) && (lcl_data != NULL) &&
+        emu_likely(put_message(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags))) {
+        return UTOFU_SUCCESS;
+    }
     return put_piggyback(vcq_hdl, rmt_vcq_id, lcl_data, rmt_stadd, length, edata, flags, cbdata);
 }
 
