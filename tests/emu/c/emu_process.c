@@ -238,26 +238,28 @@ CONF_TEST("process", test_emu_fork_child_is_another_process, 1,
     conf_vcq_close(&vcq);
 }
 
-CONF_TEST("process", test_emu_exec_is_the_end, 1,
-          "a process that executes another program is gone: nothing is written into the new program")
+/* A child with a VCQ and registered memory that executes another program when a byte comes to its pipe */
+struct executes {
+    utofu_vcq_id_t id;
+    utofu_stadd_t  stadd;
+    pid_t          pid;
+    int            go;
+};
+
+static struct executes start_executes(void)
 {
-    struct conf_vcq         vcq;
-    struct utofu_mrq_notice notice;
-    struct {
-        utofu_vcq_id_t id;
-        utofu_stadd_t  stadd;
-    } child = {0, 0};
-    int   to_parent[2], go[2], status;
-    pid_t pid;
-    char  c = 0;
+    struct executes child = {0, 0, 0, -1};
+    int             to_parent[2], go[2];
+    pid_t           pid;
+    char            c = 0;
 
     CONF_CHECK(!pipe(to_parent) && !pipe(go), "pipe");
     pid = fork();
     if (pid == 0) {
-        static char     word[256];
+        static uint64_t words[32];
         utofu_vcq_hdl_t hdl;
         if (utofu_create_vcq(0, 0, &hdl) || utofu_query_vcq_id(hdl, &child.id) ||
-            utofu_reg_mem(hdl, word, sizeof(word), 0, &child.stadd) ||
+            utofu_reg_mem(hdl, words, sizeof(words), 0, &child.stadd) ||
             (write(to_parent[1], &child, sizeof(child)) < 0) || (read(go[0], &c, 1) != 1)) {
             _exit(1);
         }
@@ -265,60 +267,63 @@ CONF_TEST("process", test_emu_exec_is_the_end, 1,
         _exit(1);
     }
     CONF_CHECK(read(to_parent[0], &child, sizeof(child)) == (ssize_t)sizeof(child), "the child failed");
+    child.pid = pid;
+    child.go  = go[1];
+    return child;
+}
+
+static void execute(const struct executes *child)
+{
+    CONF_CHECK(write(child->go, "", 1) == 1, "write");
+    usleep(300000);
+}
+
+static void end_executes(const struct executes *child)
+{
+    int status;
+
+    kill(child->pid, SIGKILL);
+    waitpid(child->pid, &status, 0);
+}
+
+CONF_TEST("process", test_emu_exec_is_the_end, 1,
+          "a process that executes another program is gone: nothing is written into the new program")
+{
+    struct executes         child = start_executes();
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice notice;
+
     conf_vcq_create(&vcq, 0, 0);
     CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 1, CONF_LMRQ, NULL));
     CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
-    CONF_CHECK(write(go[1], &c, 1) == 1, "write");
-    usleep(300000);
+    execute(&child);
     CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 2, CONF_LMRQ, NULL));
     CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_MEMORY);
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
+    end_executes(&child);
     conf_vcq_close(&vcq);
 }
 
 CONF_TEST("process", armw_after_exec, 1,
           "an ARMW to a process that executes another program by now is MRQ_PEER, soon, also when it is the first")
 {
+    struct executes         child;
     struct conf_vcq         vcq;
     struct utofu_mrq_notice notice;
-    struct {
-        utofu_vcq_id_t id;
-        utofu_stadd_t  stadd;
-    } child = {0, 0};
-    int    to_parent[2], go[2], status;
-    pid_t  pid;
-    char   c = 0;
-    double start;
+    double                  start;
 
     setenv("UTOFU_EMU_REHOME", "0", 1); /* else it is done from here */
-    CONF_CHECK(!pipe(to_parent) && !pipe(go), "pipe");
-    pid = fork();
-    if (pid == 0) {
-        static uint64_t word[32];
-        utofu_vcq_hdl_t hdl;
-        if (utofu_create_vcq(0, 0, &hdl) || utofu_query_vcq_id(hdl, &child.id) ||
-            utofu_reg_mem(hdl, word, sizeof(word), 0, &child.stadd) ||
-            (write(to_parent[1], &child, sizeof(child)) < 0) || (read(go[0], &c, 1) != 1)) {
-            _exit(1);
-        }
-        execlp("sleep", "sleep", "20", (char *)NULL);
-        _exit(1);
-    }
-    CONF_CHECK(read(to_parent[0], &child, sizeof(child)) == (ssize_t)sizeof(child), "the child failed");
+    child = start_executes();
     conf_vcq_create(&vcq, 0, 0);
     CONF_OK(utofu_put_piggyback8(vcq.hdl, child.id, 1, child.stadd, 8, 1, CONF_LMRQ, NULL));
     CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
-    CONF_CHECK(write(go[1], &c, 1) == 1, "write");
-    usleep(300000);
+    execute(&child);
     start = conf_now();
     for (int i = 0; i < 2; i++) {
         CONF_OK(utofu_armw8(vcq.hdl, child.id, UTOFU_ARMW_OP_ADD, 1, child.stadd, 2, CONF_LMRQ, NULL));
         CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER);
     }
     CONF_CHECK(conf_now() - start < 4, "%.1f s", conf_now() - start);
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
+    end_executes(&child);
     conf_vcq_close(&vcq);
 }
 
