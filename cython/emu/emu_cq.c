@@ -23,7 +23,8 @@ static int first_cq(unsigned tni, unsigned k, unsigned n)
     static const uint8_t of_2[] = {0, 6}, of_3[] = {0, 4, 8}, of_4[] = {0, 2, 5, 8};
     unsigned             share  = (n <= 4) ? 1 : (n <= 8) ? 2 : (n <= 12) ? 3 : EMU_NUM_TNIS;
 
-    if (emu_g.env.first_cq_lowest || (n == 0) || (n > MAX_PLACED) || ((share > 1) && (tni != k % share * (EMU_NUM_TNIS / share)))) {
+    if (emu_g.env.first_cq_lowest || (n == 0) || (n > MAX_PLACED) ||
+        ((share > 1) && (tni != k % share * (EMU_NUM_TNIS / share)))) {
         return -1;
     }
     k /= share;

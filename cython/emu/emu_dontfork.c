@@ -40,7 +40,8 @@ void emu_dontfork_add(uint64_t addr, uint64_t size)
     madvise((void *)r->begin, r->end - r->begin, MADV_DONTFORK);
 }
 
-/* Is there a registration on the page?  Up to *end_p, or to less, which it is set to, all pages have the same answer. */
+/* Is there a registration on the page?  All pages up to *end_p have the same answer, which this makes less where
+ * they have not. */
 static bool is_held(uintptr_t at, uintptr_t *end_p)
 {
     for (const struct range *r = ranges; r != NULL; r = r->next) {

@@ -87,8 +87,8 @@ static uint64_t microseconds(clockid_t clock)
     return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
-/* Counting takes long when there is much: so where it may hold
- * many now and then, and after every pause, but the longer it took, and the more there was, the later again. */
+/* Counting takes long when there is much: so where it may hold many now and then, and after every pause, but the
+ * longer it took, and the more there was, the later again. */
 bool emu_mrq_overflown(struct emu_vcq *vcq, size_t limit)
 {
     uint64_t now, before;
