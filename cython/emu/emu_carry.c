@@ -63,7 +63,7 @@ static void copy_timed(char *dst, const char *src, size_t n, bool looked_at, con
 
 /* By the kernel.  In the timed mode only the last word waits for its time: what the copy
  * takes passes while the data travels. */
-static int write_private(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+static int write_private(struct emu_peer *peer, struct emu_region *r, uint64_t off, const char *src, size_t n,
                          enum emu_order order, const struct emu_times *t)
 {
     size_t body;
@@ -78,7 +78,7 @@ static int write_private(struct emu_peer *peer, const struct emu_region *r, uint
     return (code == UTOFU_SUCCESS) ? emu_private_write(peer, r, off + body, src + body, n - body, order) : code;
 }
 
-static int read_private(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n,
+static int read_private(struct emu_peer *peer, struct emu_region *r, uint64_t off, char *dst, size_t n,
                         bool strong, enum emu_order order, const struct emu_times *t)
 {
     char   last[8];
@@ -124,7 +124,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (c->mapped) {
         copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
                    (t != NULL) && (t->remote == 0), t);
-        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(r) : UTOFU_SUCCESS;
     }
     code = write_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags), t);
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
@@ -154,7 +154,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     if (c->mapped) {
         atomic_thread_fence(memory_order_acquire);
         copy_timed(dst, (const char *)r->base + EMU_STADD_OFF(d->rmt_stadd), d->length, false, t);
-        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : emu_region_still(r);
+        return emu_fault_seen ? emu_region_cut_off(r) : emu_region_still(r);
     }
     code = read_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
                         (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq), t);
@@ -183,7 +183,7 @@ static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struc
             return UTOFU_ERR_MRQ_RMT_MEMORY;
         }
         c->value = emu_armw_direct(EMU_DESC_ARMW_OP(d), d->length, (void *)(r->base + off), d->operand, d->compare);
-        return emu_fault_seen ? emu_region_cut_off(c->peer, r) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(r) : UTOFU_SUCCESS;
     }
     return emu_service_armw(c->peer, EMU_DESC_ARMW_OP(d), d->length, d->operand, d->compare, d->rmt_stadd,
                             r->addr + off, &c->value);

@@ -46,7 +46,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         atomic_thread_fence(memory_order_acquire);
         emu_copy(dst, (const char *)r->base + EMU_STADD_OFF(rmt_stadd), length);
         if (emu_unlikely(emu_fault_seen)) {
-            code = emu_region_cut_off(peer, r);
+            code = emu_region_cut_off(r);
             goto failed;
         }
     } else {
@@ -106,7 +106,7 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
     if (emu_region_direct(r, off, size)) {
         old = emu_armw_direct(op, size, (void *)(r->base + off), operand, compare);
         if (emu_unlikely(emu_fault_seen)) {
-            code = emu_region_cut_off(peer, r);
+            code = emu_region_cut_off(r);
             goto failed;
         }
     } else {

@@ -98,10 +98,10 @@ struct emu_peer_seg { /* a peer's memfd, mapped here */
 
 struct emu_peer_mapping { /* all that was ever made of them */
     void                    *base;
-    uint64_t                size;
-    uint64_t                room; /* of the addresses that such may take */
+    uint64_t                size; /* of the file; 0: it was let go */
+    uint64_t                room; /* addresses that it takes */
     bool                    moved;
-    uint64_t                dev, ino; /* of the file; 0, 0: it was let go */
+    uint64_t                dev, ino; /* of the file; 0, 0: nobody else is to use it */
     uint32_t                index; /* which emu_peer_seg had it last */
     bool                    writable;
     struct emu_peer_mapping *next;
@@ -183,6 +183,7 @@ struct emu_peer {
     struct emu_peer         *next_work;
     bool                    in_work;
     bool                    overflow_told; /* to its process (emu_overflow.c) */
+    char                    *bounce; /* made on the first get of memory that is not mapped (emu_private.c) */
     struct emu_region       *regions[EMU_NUM_STAGS / EMU_REGION_PAGE]; /* by STag; never NULL */
 };
 #define EMU_PEER_HASH 256u
@@ -274,6 +275,7 @@ struct emu_vcq {
     uint32_t             rehome_stag;     /* ... as long as this is registered (abi/tofu_vcq.h) */
 
     struct emu_session   *session; /* session mode: our own */
+    struct emu_session_own *session_own; /* ... and what we go by, as others can write there */
     struct emu_wire      *wire;
     struct emu_stats     *stats;
     uint64_t             timed_free; /* timed mode: when the CQ can start the next operation */
@@ -335,7 +337,6 @@ struct emu_global {
     pthread_mutex_t         lock;
     _Atomic bool            ready;
     pid_t                   pid;
-    int                     init_code;
     char                    job[72];
     uint32_t                slot, gen;
     uint32_t                node;
@@ -367,9 +368,12 @@ extern struct emu_global emu_g;
  * last is given back first */
 void emu_lock(pthread_mutex_t *lock);
 void emu_unlock(pthread_mutex_t *lock);
+/* Any lock, as the process ends; false: not within 0.1 s.  Whoever has it may be this thread itself, which ends in
+ * the middle of a call (abort, and a handler that exits). */
+bool emu_lock_soon(pthread_mutex_t *lock);
 
 /* emu_thread.c: a thread of ours, with the caller's mask of signals; returns, as pthread_create does, once `run`
- * is being called.  Where the caller may be cancelled is not the place for it. */
+ * is being called. */
 int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 long emu_threads_running(void); /* of those */
 void emu_threads_forget(void);  /* in a child: none */
@@ -406,11 +410,14 @@ extern struct emu_region emu_no_regions[EMU_REGION_PAGE];
 /* Translate a STag; MRQ_RMT_STADD: not registered. */
 int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **region_p);
 /* The file of a region was cut off under an operation: no more direct access. */
-int emu_region_cut_off(struct emu_peer *peer, struct emu_region *region);
+int emu_region_cut_off(struct emu_region *region);
 /* Its memory file, for what is not mapped; below 0: out of reach. */
 int emu_peer_mem_fd(struct emu_peer_process *proc);
 /* All that is mapped of it, what another mapping took the place of, too (lock held) */
+/* The node with these coordinates, by number; EMU_MAX_NODES: no process was there */
+uint32_t emu_node_of(const uint8_t coords[6]);
 void emu_peer_unmap(struct emu_peer_process *proc);
+void emu_peer_let_go(struct emu_peer_process *proc); /* its files; the addresses stay */
 
 /* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
  * are those of that segment. */
@@ -438,9 +445,9 @@ enum emu_order { EMU_ORDER_NONE, EMU_ORDER_LAST, EMU_ORDER_LINES };
 /* emu_private.c: copy n bytes to / from an offset of a region, not all of which is mapped
  * here, so that they become visible in that order; strong: the last cache line is
  * to be read last.  SUCCESS or an MRQ error. */
-int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+int emu_private_write(struct emu_peer *peer, struct emu_region *r, uint64_t off, const char *src, size_t n,
                       enum emu_order order);
-int emu_private_read(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
+int emu_private_read(struct emu_peer *peer, struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
                      enum emu_order order);
 
 /* Of a put with these flags: each line is to be complete when its last word has changed

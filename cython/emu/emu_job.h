@@ -31,7 +31,9 @@ enum emu_shared_got emu_shared_lock(struct emu_shared_lock *l, unsigned ms);
 void                emu_shared_unlock(struct emu_shared_lock *l);
 void                emu_shared_lock_fork_child(void);
 bool emu_memfd_stays(int fd); /* nobody can make it shorter */
-void *emu_map_unlocked(size_t size, int prot, int fd, off_t off); /* shared, whatever mlockall said; or MAP_FAILED */
+size_t emu_memfd_huge(int fd); /* the size of its pages, if these are huge ones; else 0 */
+/* Whatever mlockall said; or MAP_FAILED.  fd -1: private, else shared; at NULL: anywhere, else there, over what is there. */
+void *emu_map_unlocked(void *at, size_t size, int prot, int fd, off_t off);
 /* emu_control.c: find a member of the job and take its control segment, or make one (job lock
  * held).  0: emu_g.control is mapped; -1: errno may say why not. */
 int emu_control_open(void);
@@ -60,6 +62,9 @@ void emu_control_reclaim(uint32_t slot);
 void emu_node_reclaim(uint32_t node);
 bool emu_process_stopped(pid_t pid);
 bool emu_slot_alive(const struct emu_proc_slot *slot);
+void emu_namespaces(uint64_t ns[EMU_NAMESPACES]); /* ours, by number; 0: not known */
+const char *emu_namespace_differs(const uint64_t theirs[EMU_NAMESPACES]); /* which, from ours; NULL: none, as far as is known */
+bool emu_proc_is_ours(void); /* /proc is that of our PID namespace, or there is none */
 /* It is, and has not executed another program: its segment is among its descriptors, which can be seen. */
 bool emu_slot_seen(const struct emu_proc_slot *slot);
 uint64_t emu_start_time(pid_t pid);
@@ -74,6 +79,8 @@ const char *emu_own_path(const char *name, char path[EMU_OWN_PATH]); /* a file o
 int emu_open_own(const char *name, int flags);
 void emu_procfs_fork_child(void);
 int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
+/* The other end of a stream socket is a process of this user: its pid.  0; -1: errno; -2: another user; -3: its pid is
+ * none here, of another PID namespace */
 int emu_peer_credentials(int fd, pid_t *pid_p);
 
 #pragma GCC visibility pop

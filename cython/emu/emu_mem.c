@@ -30,7 +30,7 @@ int emu_mem_init(struct emu_vcq *vcq)
 {
     uint64_t off = EMU_STAGS_OFF + vcq->index * EMU_STAGS_SIZE;
 
-    vcq->stags       = emu_map_unlocked(EMU_STAGS_SIZE, PROT_READ | PROT_WRITE, -1, 0);
+    vcq->stags       = emu_map_unlocked(NULL, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE, -1, 0);
     vcq->stags_shown = emu_segment_map(emu_g.seg_fd, off, EMU_STAGS_SIZE, PROT_READ | PROT_WRITE);
     vcq->stags       = (vcq->stags == MAP_FAILED) ? NULL : vcq->stags;
     vcq->stags_shown = (vcq->stags_shown == MAP_FAILED) ? NULL : vcq->stags_shown;

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,12 +63,23 @@ bool emu_memfd_stays(int fd)
     return (seals >= 0) && (seals & F_SEAL_SHRINK);
 }
 
-/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's.  fd -1: no file,
- * private. */
-void *emu_map_unlocked(size_t size, int prot, int fd, off_t off)
+size_t emu_memfd_huge(int fd)
+{
+    struct statfs fs;
+
+    return (!fstatfs(fd, &fs) && (fs.f_type == HUGETLBFS_MAGIC)) ? (size_t)fs.f_bsize : 0;
+}
+
+/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's. */
+void *emu_map_unlocked(void *at, size_t size, int prot, int fd, off_t off)
 {
     int   flags = (fd < 0) ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-    void *base  = mmap(NULL, size, PROT_NONE, flags | MAP_NORESERVE, fd, off);
+    void *base;
+
+    /* huge pages that nobody has yet are set aside: where none is left the call fails, not an access */
+    flags |= ((fd < 0) || !emu_memfd_huge(fd)) ? MAP_NORESERVE : 0;
+    flags |= (at != NULL) ? MAP_FIXED : 0;
+    base = mmap(at, size, PROT_NONE, flags, fd, off);
 
     if (base != MAP_FAILED) {
         munlock(base, size);

@@ -11,6 +11,7 @@
 #include "emu_modes.h"
 #include "emu_service.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,15 +77,26 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
         p->shm             = emu_g.shm;
         p->lane_entries    = emu_g.env.lane_entries;
         p->session_entries = emu_g.env.mrq_entries_session;
-        p->seg_fd = emu_fd_dup(emu_g.seg_fd);
+        p->seg_fd          = emu_fd_dup(emu_g.seg_fd);
+        if (p->seg_fd < 0) {
+            emu_message("can't make another descriptor of the process segment: %s", strerror(errno));
+            free(p);
+            return NULL;
+        }
     } else {
         p->seg_fd = emu_fd_keep(emu_peer_fd(p, s->seg_fd, O_RDWR));
+        if ((p->seg_fd < 0) && ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM))) {
+            static _Atomic bool told;
+            if (!atomic_exchange(&told, true)) {
+                emu_message("can't reach process %d, and perhaps others: %s", (int)p->pid, strerror(errno));
+            }
+        }
         /* the descriptor must be that segment, and the segment one of ours */
         if ((p->seg_fd < 0) || fstat(p->seg_fd, &st) || (st.st_dev != s->seg_dev) || (st.st_ino != s->seg_ino) ||
             ((uint64_t)st.st_size < EMU_STAGS_OFF) || !emu_memfd_stays(p->seg_fd)) {
             goto err_free;
         }
-        p->shm = emu_map_unlocked(EMU_STAGS_OFF, PROT_READ | PROT_WRITE, p->seg_fd, 0);
+        p->shm = emu_map_unlocked(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, p->seg_fd, 0);
         if (p->shm == MAP_FAILED) {
             p->shm = NULL;
             goto err_free;
@@ -190,20 +202,20 @@ static void process_leave(struct emu_peer_process *p)
 
 /* --------------------------------------------------------------------- VCQs */
 
-static struct emu_node *node_find(const uint8_t coords[6])
+uint32_t emu_node_of(const uint8_t coords[6])
 {
     uint64_t key = emu_coords_key(coords);
 
-    for (unsigned n = 0; n < EMU_MAX_NODES; n++) {
+    for (uint32_t n = 0; n < EMU_MAX_NODES; n++) {
         uint64_t have = atomic_load_explicit(&emu_g.control->node[n].key, memory_order_acquire);
         if (have == key) {
-            return &emu_g.control->node[n];
+            return n;
         }
         if (have == 0) {
             break;
         }
     }
-    return NULL;
+    return EMU_MAX_NODES;
 }
 
 static void peer_free(struct emu_peer *peer)
@@ -228,6 +240,7 @@ static void peer_free(struct emu_peer *peer)
         }
     }
     process_leave(peer->proc);
+    free(peer->bounce);
     free(peer);
 }
 
@@ -314,13 +327,14 @@ void emu_peers_bury(struct emu_vcq *vcq)
 
 static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uint64_t canon, struct emu_peer **peer_p)
 {
-    struct emu_node         *node = node_find(name->coords);
+    uint32_t                 n    = emu_node_of(name->coords);
+    const struct emu_node   *node = &emu_g.control->node[n % EMU_MAX_NODES];
     struct emu_peer_process *proc;
     struct emu_peer         *peer;
     uint64_t                 owner;
     uint32_t                 index;
 
-    if (node == NULL) {
+    if (n == EMU_MAX_NODES) {
         return UTOFU_ERR_MRQ_PEER;
     }
     owner = atomic_load(&node->vcq[(name->tni * EMU_NUM_CQS + name->cq) * EMU_NUM_CMPS + name->cmp]);

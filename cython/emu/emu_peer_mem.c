@@ -41,7 +41,7 @@ int emu_peer_mem_fd(struct emu_peer_process *proc)
 
 /* Files are mapped whole, or those of moved memory, which are large, and sparse, by parts from the beginning: these
  * are not to take more than a quarter of the addresses, which end not far above the stack, nor those of the program
- * another quarter, as they may be sparse, too (lock held). */
+ * another quarter, as they may be sparse, too; those that were let go included (lock held). */
 static uint64_t room_taken[2]; /* moved */
 
 static bool room_for(uint64_t size, bool moved)
@@ -59,7 +59,7 @@ void emu_peer_unmap(struct emu_peer_process *p)
         p->mappings = m->next;
         room_taken[m->moved] -= m->room;
         emu_fault_unguard(m->base);
-        munmap(m->base, m->size);
+        munmap(m->base, m->room);
         free(m);
     }
 }
@@ -77,24 +77,46 @@ static struct emu_peer_mapping *mapping_of(struct emu_peer_process *p, uint64_t 
     return m;
 }
 
-/* The registrations of this file are gone, and its place is another's.  No rightful user is left, but a thread
- * may be in the middle of a copy: the addresses stay valid, the file is let go. */
-static void mapping_let_go(struct emu_peer_process *p, uint32_t index, const void *base)
+static struct emu_peer_mapping *mapping_at(struct emu_peer_process *p, const void *base)
 {
     struct emu_peer_mapping *m = p->mappings;
 
     while ((m != NULL) && (m->base != base)) {
         m = m->next;
     }
-    if ((m == NULL) || (m->index != index)) {
-        return; /* it has another index by now */
-    }
+    return m;
+}
+
+/* The file goes, the addresses stay valid: a thread may be in the middle of a copy. */
+static void mapping_let_go(struct emu_peer_mapping *m)
+{
     emu_fault_unguard(m->base);
-    if (mmap(m->base, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+    if (mmap(m->base, m->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
              0) != MAP_FAILED) {
-        room_taken[m->moved] -= m->room;
-        m->room = m->dev = m->ino = 0;
+        m->size = m->dev = m->ino = 0;
     }
+}
+
+void emu_peer_let_go(struct emu_peer_process *p)
+{
+    for (struct emu_peer_mapping *m = p->mappings; m != NULL; m = m->next) {
+        mapping_let_go(m);
+    }
+}
+
+/* Addresses for a file of this size, of one that was let go, the least: a peer that registers a new file for each
+ * transfer takes no more of them.  (Who is still in the middle of a copy to the old file writes to the new one:
+ * it is the same peer's, which has deregistered the memory too early.) */
+static struct emu_peer_mapping *mapping_again(struct emu_peer_process *p, uint64_t size, bool moved)
+{
+    struct emu_peer_mapping *best = NULL;
+
+    for (struct emu_peer_mapping *m = p->mappings; m != NULL; m = m->next) {
+        if ((m->size == 0) && (m->moved == moved) && (m->room >= size) && ((best == NULL) || (m->room < best->room))) {
+            best = m;
+        }
+    }
+    return best;
 }
 
 /* Map the file of a memfd of the peer, at least `need` of it; NULL: no room, no memory */
@@ -102,31 +124,37 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
                                              bool moved, uint64_t need)
 {
     uint64_t                 size = (uint64_t)st->st_size, part = (need + EMU_HOME_PART - 1) / EMU_HOME_PART * EMU_HOME_PART;
-    struct emu_peer_mapping *m;
+    struct emu_peer_mapping *m, *again;
     void                    *base;
 
-    size = (moved && (part < size)) ? part : size;
-    m    = room_for(size, moved) ? malloc(sizeof(*m)) : NULL;
-
+    size  = (moved && (part < size)) ? part : size;
+    again = mapping_again(p, size, moved);
+    m     = (again != NULL) ? again : room_for(size, moved) ? calloc(1, sizeof(*m)) : NULL;
     if (m == NULL) {
         return NULL;
     }
-    base = emu_map_unlocked((size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, 0);
+    base = emu_map_unlocked(m->base, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, 0);
+    if ((base != MAP_FAILED) && !emu_fault_guard(fd, base, size)) {
+        munmap(base, (size_t)size);
+        base = MAP_FAILED;
+    }
     if (base == MAP_FAILED) {
-        free(m);
+        if (again == NULL) {
+            free(m);
+        } else {
+            mapping_let_go(m); /* as it was */
+        }
         return NULL;
     }
-    *m          = (struct emu_peer_mapping){.base     = base,
-                                            .size     = size,
-                                            .room     = size,
-                                            .moved    = moved,
-                                            .dev      = st->st_dev,
-                                            .ino      = st->st_ino,
-                                            .writable = writable,
-                                            .next     = p->mappings};
-    p->mappings = m;
-    room_taken[moved] += m->room;
-    emu_fault_guard(fd, base, size);
+    if (again == NULL) {
+        *m          = (struct emu_peer_mapping){.base = base, .room = size, .moved = moved, .next = p->mappings};
+        p->mappings = m;
+        room_taken[moved] += size;
+    }
+    m->size     = size;
+    m->dev      = st->st_dev;
+    m->ino      = st->st_ino;
+    m->writable = writable;
     madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
     return m;
 }
@@ -180,7 +208,11 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
     /* An older mapping stays when it is of the same file: another VCQ may use pointers into it. */
     m->index = index;
     if ((seg->base != NULL) && (seg->gen != gen) && (seg->base != m->base)) {
-        mapping_let_go(proc, index, seg->base);
+        struct emu_peer_mapping *old = mapping_at(proc, seg->base);
+
+        if ((old != NULL) && (old->index == index)) { /* else it has another index by now */
+            mapping_let_go(old);
+        }
     }
     seg->base     = m->base;
     seg->size     = m->size;
@@ -299,7 +331,7 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
                 emu_unlock(&emu_g.lock);
             }
         }
-        if (seg != NULL) {
+        if ((seg != NULL) && ((copy.seg_off - copy.begin) % 8 == 0)) { /* else what is aligned there is not here */
             r->base = (uintptr_t)seg + (uintptr_t)copy.seg_off - (uintptr_t)copy.begin;
             r->seg  = copy.seg;
             populate(r->base, r->dbegin, r->dbegin + r->dspan, writable);
@@ -327,17 +359,20 @@ int emu_region_fill(struct emu_peer *peer, uint32_t stag, struct emu_region **r_
     return UTOFU_SUCCESS;
 }
 
-int emu_region_cut_off(struct emu_peer *peer, struct emu_region *r)
+int emu_region_cut_off(struct emu_region *r)
 {
-    const struct emu_stag *e = &peer->stags[r->tag % EMU_NUM_STAGS];
+    void *base;
 
-    emu_fault_seen = 0;
     emu_lock(&emu_g.lock);
-    if ((peer->proc->segs != NULL) && (e->seg < EMU_MAX_SEGS)) {
-        peer->proc->segs[e->seg].cut_off = true;
-        for (struct emu_peer_mapping *m = peer->proc->mappings; m != NULL; m = m->next) {
-            if (m->base == peer->proc->segs[e->seg].base) {
+    while ((base = emu_fault_take()) != NULL) {
+        for (struct emu_peer_process *p = emu_g.procs; p != NULL; p = p->next) {
+            struct emu_peer_mapping *m = mapping_at(p, base);
+
+            if (m != NULL) {
                 m->dev = m->ino = 0; /* there are pages in it that are not the file's */
+                if (p->segs[m->index].base == base) {
+                    p->segs[m->index].cut_off = true;
+                }
             }
         }
     }

@@ -15,6 +15,7 @@
 #include "emu_vma.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -157,15 +158,20 @@ static int read_unordered(struct emu_peer *peer, uint64_t addr, char *dst, size_
     return UTOFU_SUCCESS;
 }
 
-/* The kernel's part goes to a buffer, from which we copy in order. */
+/* The kernel's part goes to a buffer, from which we copy in order.  Not on the stack, which a thread may have
+ * little of. */
 static EMU_NOINLINE int read_ordered(struct emu_peer *peer, uint64_t addr, char *dst, size_t n)
 {
-    char   bounce[READ_BOUNCE] __attribute__((aligned(64)));
+    char  *bounce = (peer->bounce != NULL) ? peer->bounce : aligned_alloc(64, READ_BOUNCE);
     size_t done, k;
     int    code;
 
+    peer->bounce = bounce;
+    if (bounce == NULL) {
+        return UTOFU_ERR_MRQ_OTHER;
+    }
     for (done = 0; done < n; done += k) {
-        k    = (n - done < sizeof(bounce)) ? n - done : sizeof(bounce);
+        k    = (n - done < READ_BOUNCE) ? n - done : READ_BOUNCE;
         code = read_unordered(peer, addr + done, bounce, k);
         if (code != UTOFU_SUCCESS) {
             return code;
@@ -208,7 +214,7 @@ static void mapped_part(const struct emu_region *r, uint64_t off, size_t n, size
     *to_p   = (size_t)(end - off);
 }
 
-int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_t off, const char *src, size_t n,
+int emu_private_write(struct emu_peer *peer, struct emu_region *r, uint64_t off, const char *src, size_t n,
                       enum emu_order order)
 {
     size_t from, to;
@@ -222,15 +228,14 @@ int emu_private_write(struct emu_peer *peer, const struct emu_region *r, uint64_
         emu_copy((char *)r->base + off + from, src + from, to - from);
         PIECES_BARRIER();
         if (emu_fault_seen) {
-            emu_fault_seen = 0;
-            return UTOFU_ERR_MRQ_RMT_MEMORY;
+            return emu_region_cut_off(r);
         }
         code = write_private(peer, r->addr + off + to, src + to, n - to, order);
     }
     return code;
 }
 
-int emu_private_read(struct emu_peer *peer, const struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
+int emu_private_read(struct emu_peer *peer, struct emu_region *r, uint64_t off, char *dst, size_t n, bool strong,
                      enum emu_order order)
 {
     size_t from, to;
@@ -243,8 +248,7 @@ int emu_private_read(struct emu_peer *peer, const struct emu_region *r, uint64_t
         emu_copy(dst + from, (const char *)r->base + off + from, to - from);
         atomic_thread_fence(memory_order_seq_cst);
         if (emu_fault_seen) {
-            emu_fault_seen = 0;
-            return UTOFU_ERR_MRQ_RMT_MEMORY;
+            return emu_region_cut_off(r);
         }
         code = read_private(peer, r->addr + off + to, dst + to, n - to, strong, order);
     }

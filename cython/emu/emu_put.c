@@ -57,7 +57,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     if (emu_region_direct(r, EMU_STADD_OFF(rmt_stadd), n)) {
         emu_copy((char *)r->base + EMU_STADD_OFF(rmt_stadd), src, n);
         if (emu_unlikely(emu_fault_seen)) {
-            code = emu_region_cut_off(peer, r);
+            code = emu_region_cut_off(r);
             goto failed;
         }
         answer = vcq->answers && (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
@@ -130,7 +130,7 @@ static EMU_COLD void cut_off(utofu_vcq_hdl_t hdl, uint64_t rmt_stadd)
     struct emu_peer *peer = emu_vcq_of(hdl)->last;
     uint32_t         stag = EMU_STADD_STAG(rmt_stadd);
 
-    emu_region_cut_off(peer, &peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE]);
+    emu_region_cut_off(&peer->regions[stag / EMU_REGION_PAGE][stag % EMU_REGION_PAGE]);
 }
 
 static EMU_COLD int put_cut_off(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,

@@ -49,7 +49,7 @@ static bool lock(uintptr_t lo, uintptr_t hi)
 bool emu_rehome_can_lock_again(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void  *try  = emu_map_unlocked(page, PROT_READ | PROT_WRITE, -1, 0);
+    void  *try  = emu_map_unlocked(NULL, page, PROT_READ | PROT_WRITE, -1, 0);
     bool   can;
 
     if (try == MAP_FAILED) {

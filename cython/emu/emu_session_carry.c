@@ -188,7 +188,7 @@ static int move_part(struct emu_peer *owner, struct emu_peer *target, const stru
     if (read && write) {
         atomic_thread_fence(memory_order_acquire);
         emu_copy((char *)to->base + dst, (const char *)from->base + src, n);
-        return emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(to) : UTOFU_SUCCESS;
     }
     if (read) {
         code = emu_private_write(target, to, dst, (const char *)from->base + src, n, EMU_ORDER_LINES);
@@ -203,7 +203,7 @@ static int move_part(struct emu_peer *owner, struct emu_peer *target, const stru
                 code = UTOFU_ERR_TCQ_MEMORY;
             } else if (write) {
                 emu_copy((char *)to->base + dst + done, bounce, k);
-                code = emu_fault_seen ? emu_region_cut_off(target, to) : UTOFU_SUCCESS;
+                code = emu_fault_seen ? emu_region_cut_off(to) : UTOFU_SUCCESS;
             } else {
                 code = emu_private_write(target, to, dst + done, bounce, k, EMU_ORDER_LINES);
             }

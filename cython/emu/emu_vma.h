@@ -79,9 +79,10 @@ int  emu_seg_get(const struct emu_vma *vma, bool writable);
 void emu_seg_put(uint32_t index);
 
 /* emu_fault.c: mappings of files that a peer may cut off (lock held) */
-void emu_fault_guard(int fd, void *base, uint64_t size);
+bool emu_fault_guard(int fd, void *base, uint64_t size); /* false: it can't be, and must not be mapped */
 void emu_fault_unguard(void *base);
-extern __thread int emu_fault_seen __attribute__((tls_model("initial-exec")));
+extern __thread volatile int emu_fault_seen __attribute__((tls_model("initial-exec"))); /* in an access of this thread */
+void *emu_fault_take(void); /* the next mapping in which it was: from there on it is one of nothing; NULL: all are taken */
 
 #pragma GCC visibility pop
 

@@ -38,7 +38,7 @@ static bool wants(const struct wire_op *op, uint64_t flag)
 }
 
 /* Memory that is registered may have been unmapped, or cut off, by mistake: one byte of it */
-static int probe(struct emu_peer *peer, const struct emu_region *r, uint64_t off)
+static int probe(struct emu_peer *peer, struct emu_region *r, uint64_t off)
 {
     char byte;
 

@@ -201,7 +201,7 @@ static int read_op(struct emu_wire *w, struct wire_op *op)
         }
         atomic_thread_fence(memory_order_acquire);
         snapshot(w, &op->desc, op->buf, (const char *)r->base + EMU_STADD_OFF(op->desc.rmt_stadd));
-        return emu_fault_seen ? emu_region_cut_off(peer, r) : emu_region_still(r);
+        return emu_fault_seen ? emu_region_cut_off(r) : emu_region_still(r);
     }
     from = op->desc.length;
     if (w->strict && !(op->desc.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER)) {
@@ -226,7 +226,7 @@ void emu_wire_read(struct emu_wire *w, struct wire_op *op)
 
 /* Bytes of the cache lines around a padded piggyback become undefined (2.2.11), also those that are not
  * registered: lines are on the pages of the data. */
-static void pad(const struct emu_desc *d, struct emu_peer *peer, const struct emu_region *r, bool mapped)
+static void pad(const struct emu_desc *d, struct emu_peer *peer, struct emu_region *r, bool mapped)
 {
     uint64_t from = EMU_STADD_OFF(d->rmt_stadd), to = from + d->length, begin = from / LINE * LINE;
     uint64_t end = (to + LINE - 1) / LINE * LINE;
@@ -268,7 +268,7 @@ static int land_put(struct emu_wire *w, struct wire_op *op, uint64_t from, uint6
             pad(d, peer, r, true);
         }
         emu_copy((char *)r->base + EMU_STADD_OFF(d->rmt_stadd) + from, src + from, to - from);
-        return emu_fault_seen ? emu_region_cut_off(peer, r) : UTOFU_SUCCESS;
+        return emu_fault_seen ? emu_region_cut_off(r) : UTOFU_SUCCESS;
     }
     if (padded) {
         pad(d, peer, r, false);
