@@ -27,7 +27,6 @@
 #define BESIDE_TRIES   (100 / ARMW_WAIT_MS)
 #define HELD_TRIES     (1000 / ARMW_WAIT_MS) /* it holds its threads itself, or was stopped just then */
 #define ANSWER_MS      5000 /* then it has failed, as nothing waits for another process (1.2) */
-#define ANSWER_WAITS   (ANSWER_MS / ARMW_WAIT_MS)
 
 static int futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -100,28 +99,42 @@ static bool armw_serve(const struct emu_mailbox *m, uint8_t size, void *addr, ui
     return true;
 }
 
+/* mem_lock is held: what is taken is done soon, unless this process is stopped */
+static void mailbox_serve(struct emu_mailbox *m)
+{
+    uint32_t posted = EMU_MBOX_POSTED, taken = EMU_MBOX_TAKEN;
+    uint8_t  size;
+    void    *addr;
+    int      code;
+
+    if (!atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_TAKEN)) {
+        return;
+    }
+    size = __atomic_load_n(&m->size, __ATOMIC_RELAXED);
+    code = armw_target(m, size, &addr);
+    if ((code == UTOFU_SUCCESS) && !armw_serve(m, size, addr, &m->result)) {
+        code = UTOFU_ERR_MRQ_OTHER;
+    }
+    m->code = code;
+    if (!atomic_compare_exchange_strong(&m->state, &taken, EMU_MBOX_DONE)) {
+        atomic_store(&m->state, EMU_MBOX_FREE);
+    }
+    futex(&m->state, FUTEX_WAKE, INT_MAX, NULL);
+}
+
 void emu_mailboxes_serve(void)
 {
-    for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
-        struct emu_mailbox *m        = &emu_g.shm->mailbox[i];
-        uint32_t            expected = EMU_MBOX_POSTED;
-        uint8_t             size;
-        void               *addr;
-        int                 code;
+    bool posted = false;
 
-        if (!atomic_compare_exchange_strong(&m->state, &expected, EMU_MBOX_TAKEN)) {
-            continue;
-        }
+    for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+        posted |= atomic_load(&emu_g.shm->mailbox[i].state) == EMU_MBOX_POSTED;
+    }
+    if (posted) { /* while this process waits, and is stopped perhaps, others can stand in */
         pthread_mutex_lock(&emu_g.mem_lock);
-        size = __atomic_load_n(&m->size, __ATOMIC_RELAXED);
-        code = armw_target(m, size, &addr);
-        if ((code == UTOFU_SUCCESS) && !armw_serve(m, size, addr, &m->result)) {
-            code = UTOFU_ERR_MRQ_OTHER;
+        for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+            mailbox_serve(&emu_g.shm->mailbox[i]);
         }
-        m->code = code;
         pthread_mutex_unlock(&emu_g.mem_lock);
-        atomic_store(&m->state, EMU_MBOX_DONE);
-        futex(&m->state, FUTEX_WAKE, INT_MAX, NULL);
     }
 }
 
@@ -226,7 +239,8 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
 {
     const struct timespec wait = {0, ARMW_WAIT_MS * 1000000L};
     struct emu_request    kick = {EMU_REQUEST_KICK, 0, 0};
-    unsigned              tries = 0, waits = 0;
+    unsigned              tries = 0;
+    uint64_t              end;
     int                   code = UTOFU_ERR_MRQ_PEER, conn;
     struct emu_mailbox   *m    = mailbox_claim(peer, &code);
 
@@ -240,6 +254,7 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
     m->operand = operand;
     m->compare = compare;
     atomic_store(&m->state, EMU_MBOX_POSTED);
+    end = emu_now() + ANSWER_MS * UINT64_C(1000000);
 
     emu_lock(&emu_g.lock);
     conn = emu_service_connection(peer->proc);
@@ -265,6 +280,13 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
         if ((state != EMU_MBOX_POSTED) && (state != EMU_MBOX_TAKEN)) {
             return UTOFU_ERR_MRQ_OTHER; /* somebody wrote into it: not ours any more */
         }
+        if (emu_now() >= end) { /* its helper thread does not answer: stopped in the middle; or without a descriptor */
+            if (!atomic_compare_exchange_strong(&m->state, &state,
+                                                (state == EMU_MBOX_TAKEN) ? EMU_MBOX_ABANDONED : EMU_MBOX_FREE)) {
+                continue;
+            }
+            return UTOFU_ERR_MRQ_OTHER;
+        }
         if (futex(&m->state, FUTEX_WAIT, state, &wait) && (errno == ETIMEDOUT)) {
             uint32_t posted = EMU_MBOX_POSTED;
 
@@ -277,12 +299,6 @@ int emu_service_armw(struct emu_peer *peer, int op, unsigned size, uint64_t oper
                 }
                 continue;
             }
-            /* its helper thread does not answer: it has no descriptor for our connection, say */
-            if ((++waits >= ANSWER_WAITS) && atomic_compare_exchange_strong(&m->state, &posted, EMU_MBOX_CLAIMED)) {
-                code = UTOFU_ERR_MRQ_OTHER;
-                break;
-            }
-            posted = EMU_MBOX_POSTED;
             tries  = emu_process_stopped(peer->proc->pid) ? tries + 1 : 0;
             if ((tries != 0) && stands_still(peer->proc, tries) &&
                 armw_stand_in(peer->proc, m, tries, op, size, operand, compare, addr, old_p, &code)) {

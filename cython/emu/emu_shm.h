@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  15u
+#define EMU_SHM_VERSION  16u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -165,12 +165,15 @@ struct emu_shared_lock {
     _Atomic uint64_t word; /* the thread that has it */
 };
 
+#define EMU_NAMESPACES 2u /* emu_procfs.c */
+
 struct emu_control {
     uint64_t             magic;
     uint32_t             version;
     uint32_t             uid;
     uint64_t             size;
     char                 job[72];
+    uint64_t             ns[EMU_NAMESPACES]; /* in which the numbers of its processes, and when they began, hold */
     struct emu_shared_lock lock; /* creation paths only */
     struct emu_proc_slot slot[EMU_MAX_PROCS];
     struct emu_node      node[EMU_MAX_NODES];
@@ -297,7 +300,8 @@ struct emu_seg {
 };
 
 /* A request for an ARMW on private memory, done by the target's service thread */
-enum emu_mailbox_state { EMU_MBOX_FREE, EMU_MBOX_CLAIMED, EMU_MBOX_POSTED, EMU_MBOX_TAKEN, EMU_MBOX_DONE };
+/* ABANDONED: the owner had taken it, and its initiator does not wait any more: the owner gives it back. */
+enum emu_mailbox_state { EMU_MBOX_FREE, EMU_MBOX_CLAIMED, EMU_MBOX_POSTED, EMU_MBOX_TAKEN, EMU_MBOX_DONE, EMU_MBOX_ABANDONED };
 
 struct emu_mailbox {
     _Atomic uint32_t state;
@@ -341,10 +345,9 @@ struct emu_process {
  */
 struct emu_session_slot { /* a TOQ entry and, when it was carried out, its TCQ entry */
     uint64_t desc[8]; /* struct emu_desc */
-    uint64_t cbdata;
     int32_t  code;
     uint32_t pad;
-    uint64_t pad1[2];
+    uint64_t pad1[3];
 };
 
 struct emu_session_notice {
