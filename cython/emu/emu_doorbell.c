@@ -28,6 +28,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -147,7 +148,8 @@ static int ring_from(int fd, const struct sockaddr_un *where, socklen_t length)
     ssize_t n;
 
     do {
-        n = sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)where, length);
+        /* no function that is a cancellation point: the VCQ may be locked */
+        n = syscall(SYS_sendto, fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, where, length);
     } while ((n < 0) && (errno == EINTR));
     return (n == 1) ? 0 : errno;
 }

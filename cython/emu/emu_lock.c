@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_lock.c - the two locks of the process, taken by threads of the program.
+ * emu_lock.c - the two locks of the process, taken by threads of the program; and any, taken at the end.
  *
  * While a thread has one it is not cancelled, for what it calls (open, read, close, poll) are
  * cancellation points, and nobody would give the lock back, nor thaw what is frozen; and no
  * handler of a signal runs in it, for that may fork, which takes both.
  */
 #include "emu_internal.h"
+#include "emu_now.h"
 
 #include <signal.h>
+
+#define SOON_MS 100u
 
 /* How the thread was before; of the one that has the lock */
 static struct before {
@@ -36,6 +39,17 @@ void emu_lock(pthread_mutex_t *lock)
     pthread_sigmask(SIG_BLOCK, &most, &before.mask);
     pthread_mutex_lock(lock);
     *before_of(lock) = before;
+}
+
+bool emu_lock_soon(pthread_mutex_t *lock)
+{
+    for (unsigned n = 0; n < SOON_MS; n++) {
+        if (pthread_mutex_trylock(lock) == 0) {
+            return true;
+        }
+        emu_sleep(1000000);
+    }
+    return false;
 }
 
 void emu_unlock(pthread_mutex_t *lock)

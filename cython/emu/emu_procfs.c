@@ -5,6 +5,7 @@
  */
 #include "emu_internal.h"
 #include "emu_job.h"
+#include "emu_now.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,6 +138,44 @@ void emu_procfs_fork_child(void)
     atomic_store(&own_first_ended, false); /* who forked is the first */
 }
 
+void emu_namespaces(uint64_t ns[EMU_NAMESPACES])
+{
+    static const char *const name[EMU_NAMESPACES] = {"pid", "time"};
+    char                     path[64];
+    struct stat              st;
+
+    for (unsigned i = 0; i < EMU_NAMESPACES; i++) {
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", name[i]);
+        ns[i] = stat(path, &st) ? 0 : st.st_ino;
+    }
+}
+
+const char *emu_namespace_differs(const uint64_t theirs[EMU_NAMESPACES])
+{
+    static const char *const name[EMU_NAMESPACES] = {"PID", "time"};
+    uint64_t                 ours[EMU_NAMESPACES];
+
+    emu_namespaces(ours);
+    for (unsigned i = 0; i < EMU_NAMESPACES; i++) {
+        if ((ours[i] != 0) && (theirs[i] != 0) && (ours[i] != theirs[i])) {
+            return name[i];
+        }
+    }
+    return NULL;
+}
+
+bool emu_proc_is_ours(void)
+{
+    char    link[32];
+    ssize_t n = readlink("/proc/self", link, sizeof(link) - 1);
+
+    if (n <= 0) {
+        return true; /* there is none */
+    }
+    link[n] = '\0';
+    return strtol(link, NULL, 10) == (long)getpid();
+}
+
 #define SEGMENT_PATH 64u
 static void segment_path(const struct emu_proc_slot *slot, char path[SEGMENT_PATH])
 {
@@ -192,6 +231,6 @@ bool emu_slot_alive(const struct emu_proc_slot *slot)
         if ((stat.threads == 1) || (ms == ENDING_MS)) {
             return false;
         }
-        usleep(1000);
+        emu_sleep(1000000);
     }
 }

@@ -47,12 +47,14 @@ static void *begin(void *p)
 int emu_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
     struct start start = {.run = run, .arg = arg};
-    int          ret;
+    int          ret, cancel;
 
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* the new thread uses what is on this stack */
     sem_init(&start.runs, 0, 0);
     ret = pthread_create(thread, NULL, begin, &start);
     while ((ret == 0) && sem_wait(&start.runs) && (errno == EINTR)) {
     }
     sem_destroy(&start.runs);
+    pthread_setcancelstate(cancel, NULL);
     return ret;
 }

@@ -7,6 +7,7 @@
  * counter.  When it was only measured as a job began, and that was such a moment, everything came
  * up to 1 us early afterwards.
  */
+#include "emu_now.h"
 #include "emu_ticks.h"
 #include "emu_modes.h"
 
@@ -127,9 +128,7 @@ void emu_ticks_wait(uint64_t until)
         uint64_t left = until - now;
 
         if (left > tk_sleep) {
-            uint64_t        sleep = (uint64_t)((double)left / emu_ticks_per_ns) - SLEEP_END_NS;
-            struct timespec ts    = {(time_t)(sleep / 1000000000u), (long)(sleep % 1000000000u)};
-            nanosleep(&ts, NULL);
+            emu_sleep((uint64_t)((double)left / emu_ticks_per_ns) - SLEEP_END_NS);
         } else {
             relax();
         }

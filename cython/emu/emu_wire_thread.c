@@ -54,7 +54,7 @@ static void *engine_main(void *arg)
             /* Now and then the program gets far ahead.  Not often: where it spins on
              * the same CPU, each time costs what the scheduler gives it. */
             if (++turns % 256 == 0) {
-                nanosleep(&(struct timespec){0, 20000}, NULL);
+                emu_sleep(20000);
             }
             continue;
         }
@@ -177,23 +177,34 @@ void emu_wire_fini(struct emu_vcq *vcq)
 
 void emu_wire_stop(void)
 {
+    bool ends = true;
+
     if (!engine.running) {
         return;
     }
-    pthread_mutex_lock(&engine.kick);
+    if (!emu_lock_soon(&engine.kick)) {
+        return;
+    }
     engine.stop  = true;
     engine.kicks = true;
     pthread_cond_signal(&engine.kicked);
     pthread_mutex_unlock(&engine.kick);
-    pthread_mutex_lock(&engine.lock);
+    if (!emu_lock_soon(&engine.lock)) {
+        return; /* the engine waits for a VCQ that this very thread has locked */
+    }
     for (struct emu_wire *w = engine.wires; w != NULL; w = w->next) {
-        pthread_mutex_lock(&w->vcq->lock);
-        drain(w);
-        pthread_mutex_unlock(&w->vcq->lock);
+        if (emu_lock_soon(&w->vcq->lock)) {
+            drain(w);
+            pthread_mutex_unlock(&w->vcq->lock);
+        } else {
+            ends = false;
+        }
     }
     pthread_mutex_unlock(&engine.lock);
-    pthread_join(engine.thread, NULL);
-    engine.running = false;
+    if (ends) {
+        pthread_join(engine.thread, NULL);
+        engine.running = false;
+    }
 }
 
 void emu_wire_forget(void)

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -362,4 +363,52 @@ CONF_TEST("leave", numbers_of_others, 1,
     CONF_CHECK(read(talk[0], &c, 1) == 1, "the child failed");
     finish(pid);
     conf_vcq_close(&vcq);
+}
+
+/* ------------------------------------------------------------ exit in a handler */
+
+static void leave_now(int sig)
+{
+    (void)sig;
+    exit(0);
+}
+
+static _Noreturn void puts_until_it_leaves(unsigned us)
+{
+    static uint64_t  word;
+    struct conf_vcq  vcq;
+    utofu_stadd_t    stadd;
+    struct itimerval timer = {{0, 0}, {0, us}};
+    void            *cbdata;
+
+    conf_vcq_create(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, &word, sizeof(word), 0);
+    signal(SIGALRM, leave_now);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    for (;;) {
+        (void)utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd, 8, 0, CONF_TCQ, NULL);
+        (void)utofu_poll_tcq(vcq.hdl, 0, &cbdata);
+    }
+}
+
+CONF_TEST("leave", exit_in_a_handler, 1, "a process that exits in a handler of a signal, in the middle of a call, ends, in the strict mode as well")
+{
+    CONF_CHECK(!setenv("UTOFU_EMU_STRICT", "1", 1), "setenv");
+    for (unsigned i = 0; i < 12; i++) {
+        pid_t  pid = fork(), got = 0;
+        double end = conf_now() + 5 * conf_patience;
+        int    status;
+
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            puts_until_it_leaves(30000 + 1700 * i);
+        }
+        while (((got = waitpid(pid, &status, WNOHANG)) == 0) && (conf_now() < end)) {
+            usleep(1000);
+        }
+        if (got == 0) {
+            kill(pid, SIGKILL);
+        }
+        CONF_CHECK((got == pid) && WIFEXITED(status) && (WEXITSTATUS(status) == 0), "child %u does not end", i);
+    }
 }
