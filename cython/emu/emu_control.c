@@ -9,6 +9,7 @@
  */
 #include "emu_internal.h"
 #include "emu_job.h"
+#include "emu_now.h"
 #include "emu_service.h"
 
 #include <dirent.h>
@@ -121,11 +122,15 @@ static bool control_valid(const struct emu_control *c)
            (c->size == sizeof(*c)) && (memchr(c->job, '\0', sizeof(c->job)) != NULL) && !strcmp(c->job, emu_g.job);
 }
 
-/* 0; -1: not now; -2: it is not one of this job and version */
+#define OTHER_NAMESPACE -3
+
+/* 0; -1: not now; -2: it is not one of this job and version; OTHER_NAMESPACE: nobody there can be told from
+ * one that has ended */
 static int control_map(int fd)
 {
     struct stat         st;
     struct emu_control *c;
+    const char         *differs;
 
     if (fstat(fd, &st)) {
         return -1;
@@ -133,13 +138,20 @@ static int control_map(int fd)
     if ((st.st_size != (off_t)sizeof(*c)) || !emu_memfd_stays(fd)) {
         return -2;
     }
-    c = emu_map_unlocked(sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
+    c = emu_map_unlocked(NULL, sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
     if (c == MAP_FAILED) {
         return -1;
     }
     if (!control_valid(c)) {
         munmap(c, sizeof(*c));
         return -2;
+    }
+    differs = emu_namespace_differs(c->ns);
+    if (differs != NULL) {
+        munmap(c, sizeof(*c));
+        emu_message("job \"%s\" is one of another %s namespace: another UTOFU_EMU_JOB is needed here", emu_g.job, differs);
+        errno = EXDEV;
+        return OTHER_NAMESPACE;
     }
     emu_g.control    = c;
     emu_g.control_fd = emu_fd_keep(fd);
@@ -164,7 +176,7 @@ static int control_asked_for(int conn)
 
 /* The control memfd of a live member: found among its descriptors by name, checked by content.  Where
  * they can't be seen (it is not dumpable, its first thread has ended, there is no /proc here) it has to
- * pass it itself.  0; -1: not now; -2: it has none of this job and version. */
+ * pass it itself.  As control_map; -2: it has none of this job and version. */
 static int control_from_member(pid_t pid, int conn)
 {
     char           dir[40], name[96], want[128], path[320], link[256];
@@ -176,7 +188,7 @@ static int control_from_member(pid_t pid, int conn)
     snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
     snprintf(dir, sizeof(dir), "/proc/%d/fd", (int)pid);
     d = opendir(dir);
-    while ((ret != 0) && (d != NULL) && ((ent = readdir(d)) != NULL)) {
+    while ((ret != 0) && (ret != OTHER_NAMESPACE) && (d != NULL) && ((ent = readdir(d)) != NULL)) {
         snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
         ssize_t n = readlink(path, link, sizeof(link) - 1);
         if (n <= 0) {
@@ -193,6 +205,10 @@ static int control_from_member(pid_t pid, int conn)
     }
     if (d != NULL) {
         closedir(d);
+    }
+    if (ret == OTHER_NAMESPACE) {
+        errno = EXDEV;
+        return ret;
     }
     return ((d == NULL) || (ret == -1) || ((ret != 0) && emu_first_thread_ended(pid))) ? control_asked_for(conn) : ret;
 }
@@ -216,7 +232,7 @@ static int control_create(void)
     if (fd < 0) {
         return -1;
     }
-    c = emu_map_unlocked(sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
+    c = emu_map_unlocked(NULL, sizeof(*c), PROT_READ | PROT_WRITE, fd, 0);
     if (c == MAP_FAILED) {
         close(fd);
         return -1;
@@ -225,49 +241,88 @@ static int control_create(void)
     c->uid     = geteuid();
     c->size    = sizeof(*c);
     strcpy(c->job, emu_g.job);
+    emu_namespaces(c->ns);
     c->magic         = EMU_MAGIC;
     emu_g.control    = c;
     emu_g.control_fd = fd;
     return 0;
 }
 
+/* The control segment of the member that has this name.  0; 1: nobody has it, or who has is no member; -1: a member
+ * does not give it; -2: nobody can be asked; OTHER_NAMESPACE.  errno */
+static int control_of(const struct sockaddr_un *sa, unsigned len, pid_t *pid_p)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret, error;
+
+    if (fd < 0) {
+        return -2;
+    }
+    *pid_p = 0;
+    if (connect(fd, (const struct sockaddr *)sa, len)) {
+        ret = (errno == ECONNREFUSED) ? 1 : -2; /* EAGAIN: it has not answered so many that no more can ask */
+    } else {
+        switch (emu_peer_credentials(fd, pid_p)) {
+        case 0:
+            ret = control_from_member(*pid_p, fd);
+            break;
+        case -3: /* of another PID namespace */
+            ret = control_asked_for(fd);
+            break;
+        case -2:
+            ret = -2;
+            break;
+        default:
+            error = errno;
+            close(fd);
+            errno = error;
+            return -2;
+        }
+        /* it may be ending right now; another member may answer */
+        for (int i = 0; (ret == -1) && (i < LEAVE_MS) && !has_left(fd); i++) {
+            emu_sleep(1000000);
+        }
+        ret = ((ret == -2) || ((ret == -1) && has_left(fd))) ? 1 : ret;
+    }
+    error = (ret == -1) ? EACCES : errno;
+    close(fd);
+    errno = error;
+    return ret;
+}
+
 int emu_control_open(void)
 {
-    pid_t out_of_reach = 0;
+    pid_t out_of_reach = 0, pid;
+    int   why          = 0;
 
+    if (!emu_proc_is_ours()) {
+        emu_message("/proc is that of another PID namespace (unshare has --mount-proc)");
+        errno = EXDEV;
+        return -1;
+    }
     for (uint32_t slot = 0; slot < EMU_MAX_PROCS; slot++) {
         struct sockaddr_un sa;
         unsigned           len;
-        pid_t              pid;
-        int                fd, ret;
+        int                ret;
 
         if (emu_service_name(slot, &sa, &len)) {
             return -1;
         }
-        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0) {
-            return -1;
+        ret = control_of(&sa, len, &pid);
+        if ((ret == 0) || (ret == OTHER_NAMESPACE)) {
+            return (ret == 0) ? 0 : -1;
         }
-        ret = connect(fd, (struct sockaddr *)&sa, len);
-        if ((ret == 0) && (emu_peer_credentials(fd, &pid) == 0)) {
-            ret = control_from_member(pid, fd);
-            if (ret == 0) {
-                close(fd);
-                return 0;
-            }
-            /* it may be ending right now; another member may answer */
-            for (int i = 0; (ret == -1) && (i < LEAVE_MS) && !has_left(fd); i++) {
-                nanosleep(&(struct timespec){0, 1000000}, NULL);
-            }
-            if ((ret == -1) && !has_left(fd)) {
-                out_of_reach = pid;
-            }
+        if (ret < 0) {
+            why          = errno;
+            out_of_reach = pid;
         }
-        close(fd);
     }
-    if (out_of_reach != 0) { /* one of our own would make two jobs of one name, which do not see each other */
-        errno = EACCES;
-        emu_message("process %d is in job \"%s\", but does not give its control segment", (int)out_of_reach, emu_g.job);
+    if (why != 0) { /* one of our own would make two jobs of one name, which do not see each other */
+        if (out_of_reach != 0) {
+            emu_message("process %d is in job \"%s\", but does not give its control segment", (int)out_of_reach, emu_g.job);
+        } else {
+            emu_message("who is in job \"%s\" can't be asked", emu_g.job);
+        }
+        errno = why;
         return -1;
     }
     return control_create();

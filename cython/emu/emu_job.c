@@ -31,7 +31,6 @@
 
 #include "tofu_job.h"
 
-#define LEAVE_TRIES 100u /* ms */
 
 struct emu_global emu_g = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .mem_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -67,24 +66,19 @@ int emu_service_name(uint32_t slot, void *sa, unsigned *len_p)
     return ret;
 }
 
-/* The other end of a stream socket is a process of this user: its pid */
 int emu_peer_credentials(int fd, pid_t *pid_p)
 {
     struct ucred cred;
     socklen_t    len = sizeof(cred);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || (cred.uid != geteuid()) || (cred.pid <= 0)) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len)) {
         return -1;
     }
+    if (cred.uid != geteuid()) {
+        return -2;
+    }
     *pid_p = cred.pid;
-    return 0;
-}
-
-static void sleep_us(long us)
-{
-    struct timespec ts = {us / 1000000, us % 1000000 * 1000};
-
-    nanosleep(&ts, NULL);
+    return (cred.pid > 0) ? 0 : -3;
 }
 
 /* The job's lock: a bound name.  Closing the socket, or dying, gives it back. */
@@ -112,7 +106,7 @@ static int job_lock(void)
             close(fd);
             return -1;
         }
-        sleep_us(200);
+        emu_sleep(200000);
     }
     return fd;
 }
@@ -126,6 +120,7 @@ static int slot_claim(void)
 
     emu_g.listen_fd = emu_fd_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if ((emu_g.listen_fd < 0) || fstat(emu_g.listen_fd, &st)) {
+        emu_message("can't make a socket: %s", strerror(errno));
         return -1;
     }
     emu_g.listen_dev = st.st_dev;
@@ -139,6 +134,7 @@ static int slot_claim(void)
             continue; /* taken */
         }
         if (listen(emu_g.listen_fd, 1024)) {
+            emu_message("can't listen at a socket: %s", strerror(errno));
             return -1;
         }
         emu_g.slot = slot;
@@ -217,7 +213,7 @@ static int segment_create(void)
                     strerror(errno));
         return -1;
     }
-    emu_g.shm = emu_map_unlocked(EMU_STAGS_OFF, PROT_READ | PROT_WRITE, emu_g.seg_fd, 0);
+    emu_g.shm = emu_map_unlocked(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, emu_g.seg_fd, 0);
     if (emu_g.shm == MAP_FAILED) {
         emu_g.shm = NULL;
         emu_message("can't map the process segment: %s", strerror(errno));
@@ -254,11 +250,11 @@ bool emu_fds_ours(void)
 
 void *emu_segment_map(int seg_fd, uint64_t off, uint64_t size, int prot)
 {
-    if (!emu_fds_ours()) {
+    if ((seg_fd < 0) || !emu_fds_ours()) {
         errno = EBADF;
         return MAP_FAILED;
     }
-    return emu_map_unlocked(size, prot, seg_fd, (off_t)off);
+    return emu_map_unlocked(NULL, size, prot, seg_fd, (off_t)off);
 }
 
 static void close_fd(int *fd, bool ours)
@@ -301,6 +297,7 @@ static void forget(void)
         close_fd(&p->seg_fd, ours);
         close_fd(&mem_fd, ours);
         close_fd(&conn_fd, ours);
+        emu_peer_let_go(p); /* the memory that it has mapped stays as long as somebody has it */
     }
     emu_g.procs = NULL;
     emu_g.self  = NULL;
@@ -353,16 +350,14 @@ static void __attribute__((constructor)) watch_forks(void)
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Whoever has it may be this thread itself, which ends in the middle of a call (abort, and a handler that exits). */
-static bool lock_soon(void)
+static void slot_free(void)
 {
-    for (unsigned n = 0; n < LEAVE_TRIES; n++) {
-        if (pthread_mutex_trylock(&emu_g.lock) == 0) {
-            return true;
+    if (emu_control_lock()) {
+        if (emu_g.control->slot[emu_g.slot].gen == emu_g.gen) { /* not lost, see emu_vcq_gone */
+            emu_control_reclaim(emu_g.slot);
         }
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        emu_control_unlock();
     }
-    return false;
 }
 
 /* Leave the job: VCQs go away, peers see it.  Not by atexit: handlers that were registered before
@@ -373,7 +368,7 @@ static void __attribute__((destructor)) leave(void)
         return;
     }
     emu_wire_stop();
-    bool locked = lock_soon(); /* other threads may be making, and freeing, such */
+    bool locked = emu_lock_soon(&emu_g.lock); /* other threads may be making, and freeing, such */
     emu_stats_print();
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
         const struct emu_vcq *vcq = atomic_load(&emu_g.vcqs[i].vcq);
@@ -386,12 +381,7 @@ static void __attribute__((destructor)) leave(void)
         pthread_mutex_unlock(&emu_g.lock);
     }
     emu_service_stop();
-    if (emu_control_lock()) {
-        if (emu_g.control->slot[emu_g.slot].gen == emu_g.gen) { /* not lost, see emu_vcq_gone */
-            emu_control_reclaim(emu_g.slot);
-        }
-        emu_control_unlock();
-    }
+    slot_free();
     atomic_store(&emu_g.ready, false);
 }
 
@@ -441,6 +431,10 @@ static int join_locked(void)
     return UTOFU_SUCCESS;
 
 err_forget:
+    if (emu_g.shm != NULL) { /* others may have seen it in the job already */
+        slot_free();
+        munmap(emu_g.shm, EMU_STAGS_OFF); /* no thread has it */
+    }
     forget();
     close(lock);
     return code;
