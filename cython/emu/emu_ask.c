@@ -4,6 +4,7 @@
  * there, its descriptors where /proc refuses them, a look at its mailboxes.
  */
 #include "emu_job.h"
+#include "emu_now.h"
 #include "emu_service.h"
 
 #include <errno.h>
@@ -78,37 +79,76 @@ bool emu_peer_is_there(struct emu_peer_process *proc)
     return (syscall(SYS_ppoll, &hears, 1, &at_once, NULL, 0) >= 0) && !(hears.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+/* Something has come, before `end` */
+static bool comes(int conn, uint64_t end)
+{
+    struct pollfd hears = {conn, POLLIN, 0};
+    uint64_t      now;
+
+    while ((now = emu_now()) < end) {
+        int n = poll(&hears, 1, (int)((end - now) / 1000000u) + 1);
+
+        if ((n > 0) || ((n < 0) && (errno != EINTR))) {
+            return n > 0;
+        }
+    }
+    return false;
+}
+
+/* The descriptor of a message, or -1; whatever else came with it is closed. */
+static int only_fd(struct msghdr *msg)
+{
+    int got = -1, fd;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+        size_t num = ((c->cmsg_level == SOL_SOCKET) && (c->cmsg_type == SCM_RIGHTS)) ?
+                             (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+
+        for (size_t i = 0; i < num; i++) {
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (got < 0) {
+                got = fd;
+            } else {
+                close(fd);
+            }
+        }
+    }
+    return got;
+}
+
 /* The next answer, and what came with it: a descriptor, or -1.  false: none came in time */
-static bool receive_fd(int conn, char *number_p, int *fd_p)
+static bool receive_fd(int conn, uint64_t end, char *number_p, int *fd_p)
 {
     union {
         struct cmsghdr align;
         char           buf[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec    iov = {number_p, 1};
-    struct msghdr   msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
-    struct cmsghdr *c;
-    ssize_t         n;
+    struct iovec  iov = {number_p, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+    ssize_t       n;
 
-    do {
-        n = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC);
-    } while ((n < 0) && (errno == EINTR));
     *fd_p = -1;
-    if ((n != 1) || (msg.msg_flags & MSG_CTRUNC)) { /* there was one, and no number free for it here */
+    if (!comes(conn, end)) {
         return false;
     }
-    c = CMSG_FIRSTHDR(&msg);
-    if ((c != NULL) && (c->cmsg_level == SOL_SOCKET) && (c->cmsg_type == SCM_RIGHTS) &&
-        (c->cmsg_len == CMSG_LEN(sizeof(int)))) {
-        memcpy(fd_p, CMSG_DATA(c), sizeof(int));
+    n = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n >= 0) {
+        *fd_p = only_fd(&msg);
     }
-    return true;
+    if ((n == 1) && !(msg.msg_flags & MSG_CTRUNC)) { /* else there was one, and no number free for it here */
+        return true;
+    }
+    if (*fd_p >= 0) {
+        close(*fd_p);
+    }
+    return false;
 }
 
 int emu_service_fd(int conn, int fd)
 {
     static _Atomic unsigned requests;
     struct emu_request      req = {EMU_REQUEST_FD, fd, atomic_fetch_add(&requests, 1) & 0xff};
+    uint64_t                end = emu_now() + FD_TIMEOUT_MS * UINT64_C(1000000);
     char                    number;
     int                     got = -1;
 
@@ -117,7 +157,7 @@ int emu_service_fd(int conn, int fd)
         return -2;
     }
     /* what comes first may be the answer to one that was not waited for to the end */
-    for (int i = 0; (i < ANSWERS_MAX) && receive_fd(conn, &number, &got); i++) {
+    for (int i = 0; (i < ANSWERS_MAX) && receive_fd(conn, end, &number, &got); i++) {
         if (number == (char)req.vcq_id) {
             return got;
         }

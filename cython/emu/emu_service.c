@@ -12,6 +12,7 @@
  */
 #include "emu_job.h"
 #include "emu_modes.h"
+#include "emu_now.h"
 #include "emu_service.h"
 #include "emu_vma.h"
 
@@ -29,6 +30,7 @@
 #include <unistd.h>
 
 #define MAX_CONNS EMU_MAX_PROCS
+#define CONNS_EACH 16u /* of a process, which wants one: no process takes those of others */
 
 /* -------------------------------------------------------- thread: serving */
 
@@ -110,7 +112,7 @@ static bool serve_connection(int conn)
 /* What can't be done now is tried again soon, at no great price. */
 static void rest(void)
 {
-    nanosleep(&(struct timespec){0, 5000000}, NULL);
+    emu_sleep(5000000);
 }
 
 /* It is made again when somebody wants it. */
@@ -140,17 +142,32 @@ struct watched {
     struct emu_peer_process *proc; /* NULL: a connection of a peer to us */
 };
 
+struct conn {
+    int   fd;
+    pid_t pid; /* whose it is */
+};
+
+static unsigned conns_of(const struct conn *conns, unsigned num, pid_t pid)
+{
+    unsigned of = 0;
+
+    for (unsigned i = 0; i < num; i++) {
+        of += conns[i].pid == pid;
+    }
+    return of;
+}
+
 static void *service_main(void *arg)
 {
     struct pollfd  *fds     = NULL;
     struct watched *what    = NULL;
-    int            *conns   = NULL;
+    struct conn    *conns   = NULL;
     unsigned        nconns = 0, cap = 0;
     bool            stop = false;
 
     (void)arg;
     emu_rehome_hold(); /* before it has anything of the heap */
-    conns = calloc(MAX_CONNS, sizeof(int));
+    conns = calloc(MAX_CONNS, sizeof(*conns));
     while (!stop && (conns != NULL)) {
         unsigned n = 2, peers = 0;
         bool     blind = false; /* some peer can only be asked now and then */
@@ -181,7 +198,7 @@ static void *service_main(void *arg)
         fds[0] = (struct pollfd){emu_g.wake_fd, POLLIN, 0};
         fds[1] = (struct pollfd){emu_g.listen_fd, POLLIN, 0};
         for (unsigned i = 0; i < nconns; i++, n++) {
-            fds[n]  = (struct pollfd){conns[i], POLLIN, 0};
+            fds[n]  = (struct pollfd){conns[i].fd, POLLIN, 0};
             what[n] = (struct watched){NULL};
         }
         for (struct emu_peer_process *p = locked ? emu_g.procs : NULL; p != NULL; p = p->next) {
@@ -237,9 +254,9 @@ static void *service_main(void *arg)
             }
         }
         for (unsigned i = nconns; i-- > 0;) {
-            if (fds[2 + i].revents && !serve_connection(conns[i])) {
-                emu_relay_lost(conns[i]);
-                close(conns[i]);
+            if (fds[2 + i].revents && !serve_connection(conns[i].fd)) {
+                emu_relay_lost(conns[i].fd);
+                close(conns[i].fd);
                 conns[i] = conns[--nconns];
             }
         }
@@ -247,8 +264,9 @@ static void *service_main(void *arg)
             int   fd = emu_fd_keep(accept4(emu_g.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
             pid_t pid;
             if (fd >= 0) {
-                if ((nconns < MAX_CONNS) && (emu_peer_credentials(fd, &pid) == 0)) {
-                    conns[nconns++] = fd;
+                if ((nconns < MAX_CONNS) && (emu_peer_credentials(fd, &pid) == 0) &&
+                    (conns_of(conns, nconns, pid) < CONNS_EACH)) {
+                    conns[nconns++] = (struct conn){fd, pid};
                 } else {
                     close(fd);
                 }
@@ -260,7 +278,7 @@ static void *service_main(void *arg)
     emu_g.service_running = false; /* for want of memory, perhaps: it is counted no more (emu_rehome_may.c) */
     emu_rehome_release();
     for (unsigned i = 0; i < nconns; i++) {
-        close(conns[i]);
+        close(conns[i].fd);
     }
     free(conns);
     free(fds);

@@ -10,6 +10,7 @@
  * posts descriptors that Puts have been waiting for, and when it polls and finds nothing.
  */
 #include "emu_job.h"
+#include "emu_now.h"
 #include "emu_session.h"
 
 #include <stdlib.h>
@@ -60,18 +61,28 @@ static bool lock_for_good(struct emu_session *s)
         if (emu_session_try_lock(s)) {
             return true;
         }
-        nanosleep(&(struct timespec){0, 100000}, NULL);
+        emu_sleep(100000);
     }
     return false;
 }
 
 /* ------------------------------------------------------------- the owner */
 
+/* What the owner goes by.  Carriers see the two numbers in the session, where others can write as well. */
+struct emu_session_own {
+    _Atomic uint64_t posted, tcq_read; /* other threads may ask for the room */
+    void             *cbdata[EMU_SESSION_TOQ];
+};
+
 int emu_session_init(struct emu_vcq *vcq)
 {
     uint64_t            size = EMU_SESSION_SIZE(emu_g.env.mrq_entries_session);
     struct emu_session *s;
 
+    vcq->session_own = calloc(1, sizeof(*vcq->session_own));
+    if (vcq->session_own == NULL) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
+    }
     s = emu_segment_map(emu_g.seg_fd, EMU_SESSIONS_OFF + vcq->index * size, size, PROT_READ | PROT_WRITE);
     if (s == MAP_FAILED) {
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -127,24 +138,25 @@ void emu_session_fini(struct emu_vcq *vcq)
         munmap(vcq->session, EMU_SESSION_SIZE(emu_g.env.mrq_entries_session));
         vcq->session = NULL;
     }
+    free(vcq->session_own);
+    vcq->session_own = NULL;
 }
 
 uint32_t emu_session_room(const struct emu_vcq *vcq)
 {
-    const struct emu_session *s = vcq->session;
-
-    return EMU_SESSION_TOQ - (uint32_t)(atomic_load(&s->posted) - atomic_load(&s->tcq_read));
+    return EMU_SESSION_TOQ - (uint32_t)(atomic_load(&vcq->session_own->posted) - atomic_load(&vcq->session_own->tcq_read));
 }
 
 int emu_session_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata)
 {
     struct emu_session      *s    = vcq->session;
-    uint64_t                 n    = atomic_load_explicit(&s->posted, memory_order_relaxed);
+    uint64_t                 n    = atomic_load_explicit(&vcq->session_own->posted, memory_order_relaxed);
     struct emu_session_slot *slot = &s->toq[n % EMU_SESSION_TOQ];
 
     memcpy(slot->desc, d, sizeof(*d));
-    slot->cbdata = (uintptr_t)cbdata;
-    slot->code   = UTOFU_SUCCESS;
+    slot->code = UTOFU_SUCCESS;
+    vcq->session_own->cbdata[n % EMU_SESSION_TOQ] = cbdata;
+    atomic_store_explicit(&vcq->session_own->posted, n + 1, memory_order_relaxed);
     atomic_store_explicit(&s->posted, n + 1, memory_order_seq_cst);
     return UTOFU_SUCCESS;
 }
@@ -161,11 +173,15 @@ static void look_after(struct emu_vcq *vcq)
 /* The next entry of the TCQ */
 static int take_tcq(struct emu_vcq *vcq, void **cbdata)
 {
-    struct emu_session *s       = vcq->session;
-    uint64_t            started = atomic_load_explicit(&s->started, memory_order_acquire);
-    uint64_t            n       = atomic_load_explicit(&s->tcq_read, memory_order_relaxed);
-    int                 code    = UTOFU_ERR_NOT_FOUND;
+    struct emu_session     *s       = vcq->session;
+    struct emu_session_own *own     = vcq->session_own;
+    uint64_t                started = atomic_load_explicit(&s->started, memory_order_acquire);
+    uint64_t                n       = atomic_load_explicit(&own->tcq_read, memory_order_relaxed);
+    int                     code    = UTOFU_ERR_NOT_FOUND;
 
+    uint64_t                posted  = atomic_load_explicit(&own->posted, memory_order_relaxed);
+
+    started = (started < posted) ? started : posted;
     while ((n < started) && (code == UTOFU_ERR_NOT_FOUND)) {
         struct emu_session_slot *slot = &s->toq[n % EMU_SESSION_TOQ];
         struct emu_desc          d;
@@ -175,11 +191,12 @@ static int take_tcq(struct emu_vcq *vcq, void **cbdata)
             emu_stats_taken(vcq, slot->code);
         }
         if ((slot->code != UTOFU_SUCCESS) || (d.flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
-            *cbdata = (void *)(uintptr_t)slot->cbdata;
+            *cbdata = own->cbdata[n % EMU_SESSION_TOQ];
             code    = slot->code;
         }
         n++;
     }
+    atomic_store_explicit(&own->tcq_read, n, memory_order_relaxed);
     atomic_store_explicit(&s->tcq_read, n, memory_order_release);
     return code;
 }
@@ -225,7 +242,9 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)
 {
-    return (size_t)(atomic_load(&vcq->session->mrq_written) - atomic_load(&vcq->session->mrq_read));
+    uint64_t unread = atomic_load(&vcq->session->mrq_written) - atomic_load(&vcq->session->mrq_read);
+
+    return (size_t)((unread < emu_g.env.mrq_entries_session) ? unread : emu_g.env.mrq_entries_session);
 }
 
 bool emu_session_idle(struct emu_vcq *vcq)

@@ -33,6 +33,7 @@
 #define POLL_SHARE   0.5
 #define REACTION_NS  8u  /* from the store's call to the store, and who looks at the word: its loop */
 #define LIE_NS       10000000u /* no notice is there so much before it is due */
+#define FULL_NS      10000000000u /* no resource has so much to do: 100 puts of 16 MB with the longest gap */
 #define JITTER_NS    150u /* a notice is there so much before it is due, in 99 of 100 cases */
 #define ANSWER_NS    2000u /* who posts so long after something came may answer it */
 #define ANSWER_SHARE 16   /* of what a time differs from those before, the part that counts */
@@ -47,7 +48,7 @@
 static double   ns[PARAMETERS];
 static uint64_t tk[PARAMETERS]; /* the same in ticks */
 static double   byte_ticks;
-static uint64_t tk_late, tk_near, tk_lie, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter, tk_answer;
+static uint64_t tk_late, tk_near, tk_lie, tk_full, tk_entry, tk_burst, tk_alone, tk_reaction, tk_poll, tk_jitter, tk_answer;
 static uint64_t tk_found, tk_early;
 static double   entry_looks, poll_looks; /* emu_entry_share, POLL_SHARE: in looks at the clock */
 static bool     timed;
@@ -175,6 +176,7 @@ void emu_timing_join(void)
     tk_late    = emu_ticks_of_ns(LATE_NS);
     tk_near    = emu_ticks_of_ns(NEAR_NS);
     tk_lie     = emu_ticks_of_ns(LIE_NS);
+    tk_full    = emu_ticks_of_ns(FULL_NS);
     tk_burst   = emu_ticks_of_ns(BURST_NS);
     tk_alone   = emu_ticks_of_ns(ALONE_NS);
     tk_answer  = emu_ticks_of_ns(ANSWER_NS);
@@ -230,7 +232,8 @@ static uint64_t take(_Atomic uint64_t *word, uint64_t start, uint64_t hold)
     uint64_t free_ = atomic_load_explicit(word, memory_order_relaxed), s;
 
     do {
-        s = (free_ > start) ? free_ : start;
+        /* so far off is no clock: somebody wrote into it, or the counter was set back */
+        s = ((free_ > start) && (free_ - start < tk_full)) ? free_ : start;
     } while (!atomic_compare_exchange_weak(word, &free_, s + hold));
     return s;
 }

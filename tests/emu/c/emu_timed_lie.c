@@ -89,3 +89,30 @@ CONF_TEST("timed", timed_far_future, 3, "a peer's notice that is for ten years f
     }
     conf_barrier();
 }
+
+CONF_TEST("timed", timed_clocks_far_off, 2, "clocks of the job that say when a TNI is free in a hundred years do not hold up puts")
+{
+    struct conf_vcq     vcq;
+    utofu_stadd_t       stadds[2];
+    struct emu_control *c;
+    double              began;
+
+    CONF_CHECK(setenv("UTOFU_EMU_TIMING", "tofud", 1) == 0, "setenv");
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    c = own_control();
+    for (unsigned n = 0; (conf_rank == 0) && (n < EMU_MAX_NODES); n++) {
+        for (unsigned i = 0; i < EMU_NUM_TNIS; i++) {
+            atomic_store(&c->clock[n].receive[i], (uint64_t)1 << 62);
+        }
+    }
+    munmap(c, sizeof(*c));
+    began = now_s();
+    if (conf_rank == 0) {
+        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], 7, stadds[1], 8, 1, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 1, NULL);
+    }
+    CONF_CHECK(now_s() - began < 5, "it took %.1f s", now_s() - began);
+    conf_barrier();
+    conf_vcq_close(&vcq);
+}

@@ -10,11 +10,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -359,4 +363,147 @@ CONF_TEST("trust", armw_on_what_became_read_only, 2, "an ARMW on memory that its
 CONF_TEST("trust", armw_on_shared_that_became_read_only, 2, "the same of a shared mapping without a file")
 {
     armw_after(CONF_MEM_ANON, true);
+}
+
+/* That of the only session-mode VCQ of this process */
+static struct emu_session *session_shown(struct emu_process *own)
+{
+    return (struct emu_session *)(void *)((char *)own + EMU_SESSIONS_OFF);
+}
+
+CONF_TEST("trust", session_of_nonsense, 1,
+          "a session-mode VCQ gives what its program has posted, whatever others write about how far that is")
+{
+    struct conf_vcq     vcq;
+    struct emu_process *own;
+    struct emu_session *shown;
+    double              began = conf_now();
+    uint64_t            word  = 0;
+    utofu_stadd_t       stadd;
+    size_t              unread;
+    void               *cbdata;
+
+    conf_vcq_create(&vcq, 0, UTOFU_VCQ_FLAG_SESSION_MODE);
+    stadd = conf_reg(&vcq, &word, sizeof(word), 0);
+    own   = own_segment();
+    shown = session_shown(own);
+    atomic_store(&shown->started, UINT64_MAX);
+    atomic_store(&shown->mrq_written, UINT64_MAX / 2);
+    CONF_OK(utofu_query_num_unread_mrq(vcq.hdl, &unread));
+    CONF_CHECK(unread <= 2 * 1024 * 1024, "%zu unread notices", unread);
+    CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+    /* the entry of one that was posted is found, though nobody has started it: the program's, and just that */
+    CONF_OK(utofu_put(vcq.hdl, vcq.id, stadd, stadd, 8, 0, CONF_TCQ, &word));
+    CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND);
+    CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+    CONF_CHECK(conf_now() - began < 5 * conf_patience, "it took %.1f s", conf_now() - began);
+    munmap(own, own->size);
+}
+
+CONF_TEST("trust", place_that_is_not_aligned, 2, "a peer's word about where in its file memory is does not lead an atomic operation across a line")
+{
+    struct conf_vcq     vcq;
+    struct conf_mem     mem;
+    struct emu_process *own;
+    utofu_stadd_t       all[2];
+    int                 code;
+
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, BYTES);
+    conf_reg_all(&vcq, mem.addr, BYTES, all);
+    if (conf_rank == 1) {
+        own = own_segment();
+        stag_shown(own, mem.addr)->seg_off = 61;
+        munmap(own, own->size);
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        struct utofu_mrq_notice n;
+
+        CONF_POST(vcq.hdl, utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 0x0101010101010101, all[1], 1, CONF_LMRQ, NULL));
+        code = CONF_WAIT_MRQ(&vcq, &n);
+        CONF_CHECK((code == UTOFU_SUCCESS) || (code == UTOFU_ERR_MRQ_RMT_MEMORY) || (code == UTOFU_ERR_MRQ_OTHER), "%d", code);
+    }
+    conf_barrier();
+    for (unsigned i = 8; (conf_rank == 1) && (i < PAGE); i++) {
+        CONF_CHECK(((char *)mem.addr)[i] == 0, "byte %u", i);
+    }
+    conf_barrier();
+}
+
+/* How the helper thread of a process is reached: by slot */
+static socklen_t helper(unsigned slot, struct sockaddr_un *sa)
+{
+    *sa = (struct sockaddr_un){.sun_family = AF_UNIX};
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                       (size_t)snprintf(sa->sun_path + 1, sizeof(sa->sun_path) - 1, "utofu-emu/%u/%s/%u", geteuid(),
+                                        getenv("UTOFU_EMU_JOB"), slot));
+}
+
+CONF_TEST("trust", connections_of_one, 3, "a process that connects again and again does not keep others from a helper thread")
+{
+    struct rlimit       files = {4096, 4096};
+    static _Alignas(8) uint64_t word;
+    struct conf_vcq     vcq;
+    struct emu_control *c;
+    struct sockaddr_un  sa;
+    utofu_stadd_t       all[3];
+    unsigned            slot, slots[3];
+    socklen_t           len;
+    int                 fd;
+
+    CONF_CHECK(!setenv("UTOFU_EMU_REHOME", "0", 1), "setenv");
+    if (setrlimit(RLIMIT_NOFILE, &files)) {
+        conf_skip("no 4096 descriptors");
+    }
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, &word, sizeof(word), all);
+    c    = own_control();
+    slot = (unsigned)(own_slot(c) - c->slot);
+    munmap(c, sizeof(*c));
+    conf_exchange(&slot, sizeof(slot), slots);
+    for (unsigned i = 0; (conf_rank == 1) && (i < 1024); i++) {
+        len = helper(slots[0], &sa);
+        fd  = socket(AF_UNIX, SOCK_STREAM, 0);
+        CONF_CHECK((fd >= 0) && !connect(fd, (struct sockaddr *)&sa, len), "connection %u: %s", i, strerror(errno));
+    }
+    conf_barrier();
+    if (conf_rank == 2) {
+        CONF_POST(vcq.hdl, utofu_armw8(vcq.hdl, vcq.peer[0], UTOFU_ARMW_OP_ADD, 1, all[0], 1, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_ARMW, vcq.peer[0], 1, NULL);
+    }
+    conf_barrier();
+}
+
+CONF_TEST("trust", nobody_answers, 2, "who can't ask a member of the job, since it is stopped and too many did, makes no other job of that name")
+{
+    struct sockaddr_un  sa;
+    struct emu_control *c;
+    utofu_vcq_hdl_t     hdl;
+    unsigned            slot = 0, slots[2];
+    socklen_t           len;
+    int                 fd;
+
+    if (conf_rank == 1) {
+        CONF_OK(utofu_create_vcq(conf_tni(0), 0, &hdl));
+        c    = own_control();
+        slot = (unsigned)(own_slot(c) - c->slot);
+        munmap(c, sizeof(*c));
+    }
+    conf_exchange(&slot, sizeof(slot), slots);
+    if (conf_rank == 0) {
+        len = helper(slots[1], &sa);
+        conf_stop(1);
+        do {
+            fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+            CONF_CHECK(fd >= 0, "socket");
+            slot = (unsigned)connect(fd, (struct sockaddr *)&sa, len);
+            close(fd);
+        } while (slot == 0);
+        CONF_CODE(utofu_create_vcq(0, 0, &hdl), UTOFU_ERR_OUT_OF_RESOURCE);
+        conf_continue(1);
+        usleep(300000);
+        CONF_OK(utofu_create_vcq(0, 0, &hdl));
+    }
+    conf_barrier();
 }
