@@ -63,23 +63,37 @@ static int keep(int *left, int most)
     return n;
 }
 
-/* Keeps of those that are left what the other processes of this node asked for and do not have yet:
- * those that joined the job before this one, or after it. */
-static void keep_for_others(const struct emu_cq_slot *cq, bool earlier, int *left)
+enum others { EARLIER, LATER, WITHOUT }; /* joined the job before this one, after it; has no CQ yet */
+
+/* Keeps of those that are left what the other processes of this node asked for and do not have yet; for those
+ * that have none, and for those that a launcher is about to start and that will ask for the same, one. */
+static void keep_for_others(const struct emu_cq_slot *cq, enum others which, int *left)
 {
     struct emu_control  *c    = emu_g.control;
     struct emu_proc_slot *own = &c->slot[emu_g.slot];
-    uint32_t             high = atomic_load(&c->slots_high);
+    uint32_t             high = atomic_load(&c->slots_high), others = 0;
 
     for (uint32_t s = 0; (s < high) && (s < EMU_MAX_PROCS) && (*left > 0); s++) {
-        struct emu_proc_slot *p = &c->slot[s];
+        struct emu_proc_slot *p       = &c->slot[s];
+        int                   without = cqs_held(cq, s, EMU_CQ_FREE) == 0;
 
-        if ((s != emu_g.slot) && (atomic_load(&p->state) == EMU_SLOT_LIVE) && (p->node == emu_g.node) &&
-            (((int32_t)(p->joined - own->joined) < 0) == earlier) && ((p->exclusive_cqs > 0) || (p->session_cqs > 0))) {
-            keep(left, 1 - cqs_held(cq, s, EMU_CQ_SHARED));
+        if ((s == emu_g.slot) || (atomic_load(&p->state) != EMU_SLOT_LIVE) || (p->node != emu_g.node)) {
+            continue;
+        }
+        others++;
+        if ((p->exclusive_cqs <= 0) && (p->session_cqs <= 0)) {
+            continue;
+        }
+        if (which == WITHOUT) {
+            keep(left, without);
+        } else if (((int32_t)(p->joined - own->joined) < 0) == (which == EARLIER)) {
+            keep(left, 1 - without - cqs_held(cq, s, EMU_CQ_SHARED));
             keep(left, p->exclusive_cqs - cqs_held(cq, s, EMU_CQ_EXCLUSIVE));
             keep(left, p->session_cqs - cqs_held(cq, s, EMU_CQ_SESSION));
         }
+    }
+    if ((which == WITHOUT) && ((emu_g.env.exclusive_cqs > 0) || (emu_g.env.session_cqs > 0)) && (emu_g.node_size > others + 1)) {
+        keep(left, (int)(emu_g.node_size - others - 1));
     }
 }
 
@@ -87,7 +101,7 @@ static void keep_for_others(const struct emu_cq_slot *cq, bool earlier, int *lef
  * that were asked for in the environment and that the process does not have yet: one for VCQs that
  * share it, then exclusive ones, then those for session mode (4.3.2.2).  Processes of a node are
  * served in the order in which they joined the job: not all can be met, who comes last gets
- * less, and nothing stays for nobody.  But each gets a shared CQ while one is free, if it has no
+ * less, and nothing stays for nobody.  But each process gets a shared CQ first of all, if it has no
  * other: without it it can do nothing.  The default keeps nothing back. */
 static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
 {
@@ -104,11 +118,12 @@ static bool cq_allowed(const struct emu_cq_slot *cq, enum emu_cq_kind kind)
         (cqs_held(cq, emu_g.slot, kind) >= ((session < 0) ? SESSION_CQS_DEFAULT : session))) {
         return false; /* the mode of a CQ is assigned beforehand (2.2.7) */
     }
-    keep_for_others(cq, true, &left);
+    keep_for_others(cq, WITHOUT, &left);
+    keep_for_others(cq, EARLIER, &left);
     kept[EMU_CQ_SHARED]    = keep(&left, (asked ? 1 : 0) - cqs_held(cq, emu_g.slot, EMU_CQ_SHARED));
     kept[EMU_CQ_EXCLUSIVE] = keep(&left, exclusive - cqs_held(cq, emu_g.slot, EMU_CQ_EXCLUSIVE));
     kept[EMU_CQ_SESSION]   = keep(&left, session - cqs_held(cq, emu_g.slot, EMU_CQ_SESSION));
-    keep_for_others(cq, false, &left);
+    keep_for_others(cq, LATER, &left);
     return kept[kind] + left > 0;
 }
 

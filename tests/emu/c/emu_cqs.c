@@ -240,3 +240,23 @@ CONF_TEST("cqs", lowest_first_cq, 2,
                (unsigned long)ids[other]);
     conf_barrier();
 }
+
+CONF_TEST("CQs", each_has_one, 4, "a process that takes all CQs that it gets leaves one for each other of its node (4.3.2.1)")
+{
+    utofu_vcq_hdl_t hdl;
+    uint8_t         coords[6];
+
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    setenv("UTOFU_NUM_EXCLUSIVE_CQS", "9", 1);
+    setenv("UTOFU_NUM_SESSION_MODE_CQS", "3", 1);
+    CONF_OK(utofu_query_my_coords(coords));
+    conf_barrier();
+    for (int turn = 0; turn < conf_procs; turn++) {
+        if (turn == conf_rank) {
+            make_all(SESSION);
+            make_all(EXCLUSIVE);
+            CONF_OK(utofu_create_vcq(0, 0, &hdl));
+        }
+        conf_barrier();
+    }
+}
