@@ -34,17 +34,17 @@ void emu_wire_idle(struct emu_vcq *vcq)
 uint32_t emu_wire_unread(const struct emu_vcq *vcq)
 {
     /* by others, too (3.7.5.1) */
-    return (uint32_t)(__atomic_load_n(&vcq->wire->posted, __ATOMIC_RELAXED) -
-                      __atomic_load_n(&vcq->wire->tcq_read, __ATOMIC_RELAXED));
+    return (uint32_t)(atomic_load_explicit(&vcq->wire->posted, memory_order_relaxed) -
+                      atomic_load_explicit(&vcq->wire->tcq_read, memory_order_relaxed));
 }
 
 /* What of it takes up room in the CQ's queue, for the other VCQs on it: a poll of any of them reads all entries that
  * are there, and keeps those of others for them. */
 uint32_t emu_wire_unread_of_cq(const struct emu_vcq *vcq)
 {
-    uint64_t read = __atomic_load_n(&vcq->wire->tcq_read, __ATOMIC_RELAXED), seen = atomic_load(&vcq->wire->seen);
+    uint64_t read = atomic_load_explicit(&vcq->wire->tcq_read, memory_order_relaxed), seen = atomic_load(&vcq->wire->seen);
 
-    return (uint32_t)(__atomic_load_n(&vcq->wire->posted, __ATOMIC_RELAXED) - ((seen > read) ? seen : read));
+    return (uint32_t)(atomic_load_explicit(&vcq->wire->posted, memory_order_relaxed) - ((seen > read) ? seen : read));
 }
 
 static void read_of_others(const struct emu_vcq *vcq)
@@ -85,7 +85,7 @@ int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, i
     } else if (w->strict && (emu_wire_draw(w) % 4 == 0)) {
         op->ready = emu_now() + emu_wire_draw(w) % 100000; /* others overtake it; with STRONG_ORDER those of other flows */
     }
-    __atomic_store_n(&w->posted, w->posted + 1, __ATOMIC_RELAXED);
+    atomic_store_explicit(&w->posted, w->posted + 1, memory_order_relaxed);
     if (w->strict && (d->flags & UTOFU_ONESIDED_FLAG_DELAY_START) && (emu_wire_draw(w) % 4 == 0)) {
         emu_wire_start(vcq); /* the flag may be ignored (3.7.9.1) */
     }
@@ -117,7 +117,7 @@ int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata)
     while (w->tcq_read < w->sent) {
         const struct wire_op *op = emu_wire_op(w, w->tcq_read);
 
-        __atomic_store_n(&w->tcq_read, w->tcq_read + 1, __ATOMIC_RELAXED);
+        atomic_store_explicit(&w->tcq_read, w->tcq_read + 1, memory_order_relaxed);
         if ((op->tcq_code != UTOFU_SUCCESS) || (op->desc.flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE)) {
             *cbdata = op->cbdata;
             return op->tcq_code;
