@@ -222,12 +222,23 @@ static uint64_t tofu_dl_emulator_network(void)
     return tofu_dl_hash(hash, text, strlen(text));
 }
 
+/* As the emulator (emu_profile.c) has it, which says why on stderr when it is off */
 static int tofu_dl_timed(void)
 {
-    const char *timing = getenv("UTOFU_EMU_TIMING");
+    static const char *const off[]     = {"", "0", "off", "no", "false"};
+    static const char *const profile[] = {"tofud", "tofud:measured", "tofud:best"};
+    const char              *timing    = getenv("UTOFU_EMU_TIMING");
+    unsigned                 i;
 
-    return (timing != NULL) && (timing[0] != '\0') && strcmp(timing, "0") &&
-           strcmp(timing, "off");
+    for (i = 0; (timing != NULL) && (i < sizeof(off) / sizeof(off[0])); i++) {
+        timing = strcmp(timing, off[i]) ? timing : NULL;
+    }
+    for (i = 0; (timing != NULL) && (i < sizeof(profile) / sizeof(profile[0])); i++) {
+        if (!strcmp(timing, profile[i])) {
+            return 1;
+        }
+    }
+    return (timing != NULL) && !access(timing, R_OK); /* a file */
 }
 
 /* Load one library.  Returns 0 and fills backend, or -1 with the reason noted.

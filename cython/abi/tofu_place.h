@@ -50,7 +50,7 @@ static __inline__ int tofu_place_shape(uint8_t shape[3])
     shape[0] = 8;
     shape[1] = 8;
     shape[2] = 16;
-    return text == NULL;
+    return (text == NULL) || (*text == '\0');
 }
 
 /* Is there a plain number in the environment? */

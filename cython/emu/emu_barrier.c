@@ -18,12 +18,11 @@
  * what an old holder still does to it fails.  Messages towards a gate that is gone,
  * is not set, or expects another source, are dropped.
  */
-#include "emu_internal.h"
+#include "emu_modes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu_barrier_time.h"
 #include "emu_bfpsum.h"
 
 enum { GATE_BARRIER = 1, GATE_UINT64, GATE_DOUBLE };
@@ -316,7 +315,7 @@ static void gate_fire(uint32_t ref, struct emu_gate *g, uint64_t id, struct work
     fired_at = msg.due;
     for (unsigned way = EMU_GATE_WAYS; way-- > 0;) {
         if (to[way] != NULL) {
-            msg.due = (way == EMU_GATE_PACKET) ? emu_timing_packet_due(fired_at) : fired_at;
+            msg.due = (way == EMU_GATE_PACKET) ? emu_timing_packet(fired_at) : fired_at;
             ring_put(to[way], tail[way], &msg);
             if (!gate_is_start(target[way])) {
                 work_add(w, target[way]);
@@ -438,7 +437,7 @@ static int poll(struct emu_vbg_set *set, unsigned kind, struct emu_gate_msg *msg
             any        = true;
         }
     }
-    if (!emu_timing_barrier_visible(due)) {
+    if (!emu_timing_completed(due)) {
         return UTOFU_ERR_NOT_COMPLETED;
     }
     if (any) {
@@ -470,7 +469,7 @@ EMU_EXPORT int utofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
     msg.op       = UTOFU_REDUCE_OP_BARRIER;
     msg.num      = 0;
     msg.mismatch = 0;
-    msg.due      = emu_timing_barrier_start();
+    msg.due      = emu_timing_barrier_now();
     return start(set, &msg);
 }
 
@@ -500,7 +499,7 @@ EMU_EXPORT int utofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op o
     msg.op       = (uint8_t)op;
     msg.num      = (uint8_t)num_data;
     msg.mismatch = 0;
-    msg.due      = emu_timing_barrier_start();
+    msg.due      = emu_timing_barrier_now();
     memcpy(msg.u, data, num_data * sizeof(data[0]));
     return start(set, &msg);
 }
@@ -530,7 +529,7 @@ EMU_EXPORT int utofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op o
     msg.op       = (uint8_t)op;
     msg.num      = (uint8_t)num_data;
     msg.mismatch = 0;
-    msg.due      = emu_timing_barrier_start();
+    msg.due      = emu_timing_barrier_now();
     for (size_t i = 0; i < num_data; i++) {
         emu_bfpsum_set(&msg.d[i], data[i]);
     }

@@ -3,6 +3,7 @@
  * emu_floor.c - how long a store takes to a load on another CPU of this machine, which the
  * timed mode takes off.
  */
+#include "emu_now.h"
 #include "emu_ticks.h"
 #include "emu_timing.h"
 
@@ -234,7 +235,9 @@ struct emu_floor emu_floor_measure(void)
     pthread_t        thread;
     int              here = sched_getcpu();
 
-    sched_getaffinity(0, sizeof(mine), &mine);
+    if ((here < 0) || sched_getaffinity(0, sizeof(mine), &mine)) {
+        return none; /* more CPUs than are told apart */
+    }
     CPU_ZERO(&other);
     for (int c = 0; c < (int)sysconf(_SC_NPROCESSORS_ONLN); c++) {
         if (c != here) {
@@ -259,7 +262,7 @@ struct emu_floor emu_floor_measure(void)
     sched_setaffinity(0, sizeof(just), &just);
     /* asleep: beside a thread that only yields a new one can starve for seconds */
     for (unsigned n = 0; !atomic_load(&pingpong.placed) && (n < PLACE_TRIES); n++) {
-        nanosleep(&(struct timespec){0, PLACE_NS}, NULL);
+        emu_sleep(PLACE_NS);
     }
     found = atomic_load(&pingpong.placed) ? windows() : none;
     atomic_store(&pingpong.stop, true);

@@ -113,7 +113,7 @@ bool emu_profile_read(double ns[PARAMETERS])
 {
     const char *s = getenv("UTOFU_EMU_TIMING");
 
-    if ((s == NULL) || (*s == '\0') || !strcmp(s, "0") || !strcmp(s, "off")) {
+    if ((s == NULL) || (*s == '\0') || (emu_on_or_off(s) == 0)) {
         return false;
     }
     memcpy(ns, measured, sizeof(measured));

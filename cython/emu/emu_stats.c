@@ -33,11 +33,12 @@ static bool at_end; /* the process ends, and all was told */
 /* As seen from where the process is now: it may go elsewhere before it ends */
 static void name_file(const char *name)
 {
-    bool   here = (name[0] != '/') && (getcwd(path, sizeof(path)) != NULL);
-    size_t n    = here ? strlen(path) : 0;
+    const char *last = strrchr(name, '/');
+    bool        here = (name[0] != '/') && (getcwd(path, sizeof(path)) != NULL);
+    size_t      n    = here ? strlen(path) : 0;
 
-    if ((strlen(name) > NAME_MAX) ||
-        ((size_t)snprintf(path + n, sizeof(path) - n, "%s%s", here ? "/" : "", name) >= sizeof(path) - n)) {
+    if ((strlen((last != NULL) ? last + 1 : name) > NAME_MAX) ||
+        (size_t)snprintf(path + n, sizeof(path) - n, "%s%s", here ? "/" : "", name) >= sizeof(path) - n) {
         emu_message("UTOFU_EMU_STATS: the name of the file is too long; stderr is used");
         path[0] = '\0';
     }

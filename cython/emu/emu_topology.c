@@ -99,7 +99,7 @@ int emu_topology_init(void)
         emu_message("UTOFU_EMU_SHAPE=\"%s\" is not a list of 3 numbers in range, none of them 0; ignored",
                     getenv("UTOFU_EMU_SHAPE"));
     }
-    if (s != NULL) {
+    if ((s != NULL) && (*s != '\0')) {
         const unsigned max[] = {emu_shape[0] - 1u, emu_shape[1] - 1u, emu_shape[2] - 1u,
                                 TOFU_DIM_A - 1,    TOFU_DIM_B - 1,    TOFU_DIM_C - 1};
         if (tofu_parse_list(s, 6, max, coords)) {

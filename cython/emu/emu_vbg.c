@@ -90,24 +90,6 @@ struct emu_vbg_set *emu_vbg_set_of(uint64_t id)
     return set;
 }
 
-/* Index of the node with these coordinates; EMU_MAX_NODES: no process was there */
-static uint32_t node_of(const struct vbg_name *name)
-{
-    uint64_t key = emu_coords_key(name->coords);
-
-    for (uint32_t n = 0; n < EMU_MAX_NODES; n++) {
-        uint64_t have = atomic_load(&emu_g.control->node[n].key);
-
-        if (have == key) {
-            return n;
-        }
-        if (have == 0) {
-            break;
-        }
-    }
-    return EMU_MAX_NODES;
-}
-
 /* ------------------------------------------------------- allocate and free */
 
 /* Free gates of a kind on a TNI, from `from` up; fewer than want: not enough (control locked). */
@@ -314,7 +296,7 @@ static bool remote_ok(uint64_t id)
     struct vbg_name name;
 
     return (id == UTOFU_VBG_ID_NULL) || id_decode(id, &name) ||
-           (id_is_made(id, &name) && (node_of(&name) < EMU_MAX_NODES));
+           (id_is_made(id, &name) && (emu_node_of(name.coords) < EMU_MAX_NODES));
 }
 
 static int setting_check(const struct utofu_vbg_setting *s)
@@ -344,7 +326,7 @@ static uint64_t other_end(uint64_t id, uint32_t *node)
         return id;
     }
     if (id_is_made(id, &name)) {
-        *node = node_of(&name);
+        *node = emu_node_of(name.coords);
         struct emu_gate_slot *g    = &emu_g.control->node[*node].gate[emu_vbg_id_index(id)];
         uint32_t              next = atomic_load(&g->gen) + 1; /* before the ID: it is counted after that was stored */
         uint64_t              have = atomic_load(&g->id);
@@ -353,7 +335,7 @@ static uint64_t other_end(uint64_t id, uint32_t *node)
         return (have != 0) ? have : id_encode(&name);
     }
     if (id_decode(id, &name)) {
-        *node = node_of(&name);
+        *node = emu_node_of(name.coords);
     }
     return id;
 }

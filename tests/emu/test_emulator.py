@@ -124,6 +124,9 @@ def test_a_wrong_word_for_rehome_is_said(emu_tests):
         ("PPN", "4x", "is not a number from 1 on; ignored"),
         ("PPN", "0", "is not a number from 1 on; ignored"),
         ("PPN", "2", None),
+        ("COORDS", "", None),
+        ("SHAPE", "", None),
+        ("TIMING", "no", None),
         ("FAULT", "nop:delay=5", "is not a rule; ignored"),
         ("FAULT", ";".join(["put:after=9:busy"] * 33), "is rule 33, and there may be 32; ignored"),
     ],
@@ -141,6 +144,45 @@ def test_a_wrong_value_is_said(emu_tests, variable, value, said):
         assert "utofu:" not in done.stderr
     else:
         assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--pid", "--fork"], "/proc is that of another PID namespace"),
+        (["--pid", "--fork", "--mount-proc"], "is one of another PID namespace"),
+        (["--time", "--boottime", "100000"], "is one of another time namespace"),
+    ],
+)
+def test_another_namespace(emu_tests, options, said):
+    """Processes there can't be told from such as have ended: the job is refused, not taken apart."""
+    inside = ["unshare", *options, emu_tests, "stats_of_none"]
+    env = environment("namespace")
+    if subprocess.run([*inside[:-2], "true"], capture_output=True).returncode:
+        pytest.skip("no such namespaces here")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, Path(uct_tofu.lib_dir()) / "libtofucom.so"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout.readline()
+        done = subprocess.run(inside, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and said in done.stderr
+        done = subprocess.run(inside[-2:], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        holder.stdin.close()
+        assert holder.wait(30) == 0
+
+
+HOLDER = """
+import ctypes, sys
+vcq = ctypes.c_size_t()
+create = ctypes.CDLL(sys.argv[1]).utofu_create_vcq
+assert create(ctypes.c_uint16(0), ctypes.c_ulong(0), ctypes.byref(vcq)) == 0
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.mark.parametrize("name", NAMES)

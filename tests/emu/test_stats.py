@@ -99,6 +99,13 @@ def test_off(emu_tests):
     assert "stats" not in run(emu_tests, None)
 
 
+def test_long_path_of_file(emu_tests, tmp_path):
+    folder = tmp_path / ("x" * 200) / ("y" * 200)
+    folder.mkdir(parents=True)
+    assert "too long" not in run(emu_tests, f"json:{folder}/counts")
+    assert (folder / "counts").stat().st_size > 0
+
+
 def test_name_of_file_too_long(emu_tests):
     error = run(emu_tests, "json:" + "x" * 300)
     assert "the name of the file is too long" in error
