@@ -43,7 +43,8 @@ class Forwarder:
     Parameters
     ----------
     on_broken : callable
-        Called once, in the thread, when an output cannot be written any more.
+        ``on_broken(output, error)``, called once, in the thread, when an output cannot
+        be written any more: its file descriptor, and the ``OSError``.
 
     Source: docs/launcher.md.
     """
@@ -194,7 +195,7 @@ class Forwarder:
                 view = view[os.write(output, view) :]
             except BlockingIOError:
                 select.select([], [output], [])
-            except OSError:
+            except OSError as error:
                 self._broken = True
                 with contextlib.suppress(Exception):
-                    self._on_broken()
+                    self._on_broken(output, error)

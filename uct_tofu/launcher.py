@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import secrets
 import selectors
@@ -124,13 +125,14 @@ class Launcher:
         self._code = 0  # the first failing rank's
         self._ending = None  # time of the last resort, when the job is being ended
         self._killed = False
-        self._broken = False  # our output is closed
+        self._broken = None  # output that can't be written: (descriptor, OSError)
 
     def run(self) -> int:
         """Start the ranks and wait for them; returns the exit code.
 
         That of the first rank that failed, 128 + N when signal N killed it, 124
-        after the timeout, else 0.  Raises ``OSError`` when the program cannot be
+        after the timeout, 141 when nobody reads the output, 1 when it can't be
+        written, else 0.  Raises ``OSError`` when the program cannot be
         started.  Call it from the main thread: it handles signals meanwhile.
 
         Source: docs/launcher.md.
@@ -185,9 +187,9 @@ class Launcher:
         with contextlib.suppress(OSError):
             os.write(2, f"uct-tofu run: {text}\n".encode())
 
-    def _on_broken(self):
-        """In the forwarder's thread: nobody reads our output any more."""
-        self._broken = True
+    def _on_broken(self, output, error):
+        """In the forwarder's thread: an output can't be written any more."""
+        self._broken = output, error
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
 
@@ -300,7 +302,12 @@ class Launcher:
             for number in os.read(wake_read, 256):
                 self._on_signal(number)
         if self._broken and self._ending is None:
-            self._end(128 + signal.SIGPIPE, signal.SIGTERM)
+            self._end(self._broken_code(), signal.SIGTERM)
+
+    def _broken_code(self):
+        """The exit code: nobody reads the output, or a disk is full."""
+        _, error = self._broken
+        return 128 + signal.SIGPIPE if error.errno == errno.EPIPE else 1
 
     def _on_signal(self, number):
         if number == signal.SIGINT and self._ending is not None:
@@ -335,6 +342,12 @@ class Launcher:
                 if any(number in ENDING for number in numbers):
                     self._code = self._code or 128 + numbers[0]
                     return
+        if self._broken:  # perhaps after the last rank ended
+            self._code = self._code or self._broken_code()
+            output, error = self._broken
+            if error.errno != errno.EPIPE:
+                name = "standard output" if output == 1 else "standard error"
+                self._say(f"{name}: {error.strerror}")
 
 
 def _stdin_is_ours() -> bool:

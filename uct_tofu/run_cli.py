@@ -109,7 +109,7 @@ def run(size, ppn, shape, pin, tls, timeout, grace, extra, prefix, module, argum
 
     The exit code is that of the first rank that failed, 128 + N when signal N
     killed it, 124 after the timeout, 127 when there is no such program (2: no
-    such Python file).
+    such Python file), 141 when nobody reads the output, 1 when it can't be written.
     """
     from uct_tofu.launcher import Launcher
 

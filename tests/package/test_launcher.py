@@ -248,6 +248,31 @@ while True:
     assert not wait_gone(pids)
 
 
+# Who ends is held up by nobody: what is left of the line comes when no rank runs.
+LATE = """
+import subprocess
+subprocess.Popen(["sleep", "3"], start_new_session=True)
+os.write(1, b"no end")
+"""
+
+
+@pytest.mark.parametrize("text", [LATE, "print('hi')"], ids=["late", "at once"])
+def test_full_disk_is_a_failure_and_said(processes, script, text):
+    with open("/dev/full", "w") as full:
+        command = [COMMAND, "run", "-n", "2", script(text)]
+        process = processes.start(command, stdout=full, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=60)
+    said = "uct-tofu run: standard output: No space left on device\n"
+    assert (process.returncode, errors) == (1, said)
+
+
+def test_reader_that_has_gone_when_the_last_line_comes(processes, script):
+    command = [COMMAND, "run", "-n", "2", script(LATE)]
+    process = processes.start(command, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait(timeout=60) == 141
+
+
 def test_prompt_appears_on_a_terminal(processes, script):
     """A line without its end is shown, coloured; the answer reaches rank 0."""
     ours, theirs = pty.openpty()
