@@ -68,6 +68,12 @@ def test_run_over_transports(cli):
     )
 
 
+@pytest.mark.parametrize("layers", [[], ["--layer", "utofu", "--layer", "mpi"]])
+def test_a_transport_that_no_layer_has_a_use_for(cli, layers):
+    code, output = cli("run", "-t", "put_lat", "-x", "sysv", "-s", "8", *layers)
+    assert code == 2 and "-x is for the layers libuct and ucp" in output
+
+
 def test_timed_with_and_without_a_profile(cli, tmp_path):
     common = ["run", "-t", "fadd", "--layer", "utofu", "-n", "50", "-r", "1", "-o", "x"]
     for words, profile in ((["--timed"], "tofud"), (["--timed=tofud:best"], None)):

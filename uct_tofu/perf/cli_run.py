@@ -233,6 +233,8 @@ def run_command(
     Letters are ucx_perftest's, but for -r (repeats), -s (a list of sizes, not of
     parts of one message), -p and -o.
     """
+    if transports and not {"libuct", "ucp"} & set(layers):
+        raise click.UsageError("-x is for the layers libuct and ucp")
     for test, layer, _ in _chosen(tests, layers, transports):
         other = [size for size in sizes or () if size != 8]
         if other and runner.canonical(test, layer) in runner.EIGHT_BYTES:
