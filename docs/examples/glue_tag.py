@@ -7,6 +7,7 @@ uct-tofu run -n 3 docs/examples/glue_tag.py
 """
 
 import asyncio
+import sys
 
 import numpy as np
 
@@ -17,6 +18,8 @@ QUESTION, ANSWER = 1, 2  # AM ids
 SIZE = 100_000  # numbers; large enough for rendezvous
 
 world = uct_tofu.world()
+if world.size < 2:
+    sys.exit("two processes or more, please")
 
 
 async def serve(worker, eps, questions):
@@ -24,14 +27,11 @@ async def serve(worker, eps, questions):
         data = np.empty(SIZE)
         await worker.tag_recv(data, tag=rank)
         await eps[rank].tag_send(data * 2, tag=rank)
-    left = world.size - 1
-    async for question in questions:
+    for _ in range(1, world.size):
+        question = await anext(questions)
         numbers = np.frombuffer(question.data)
         rank = int(question.header)
         await eps[rank].am_send(ANSWER, np.cumsum(numbers))
-        left -= 1
-        if left == 0:
-            break
     await worker.flush()
 
 

@@ -8,6 +8,8 @@ away again, so the result is what they are after everyone's last.
 uct-tofu run -n 3 docs/examples/parameter_server.py
 """
 
+import sys
+
 import numpy as np
 
 import uct_tofu
@@ -35,22 +37,20 @@ def work(iface, ep, rank):
     parameters, answers = np.zeros_like(TRUTH), iface.messages(PARAMETERS)
     for _ in range(STEPS):
         inputs = random.normal(size=(BATCH, TRUTH.size))
-        error = inputs @ parameters - inputs @ TRUTH
-        gradient = inputs.T @ error / BATCH
+        gradient = inputs.T @ (inputs @ (parameters - TRUTH)) / BATCH
         ep.am(GRADIENT, gradient, header=rank.to_bytes(2, "little")).wait()
         parameters = np.frombuffer(answers.get(timeout=60).payload)
     return np.frombuffer(answers.get(timeout=60).payload)
 
 
 world = uct_tofu.world()
+if world.size < 2:
+    sys.exit("two processes or more, please")
 with MemoryDomain() as md, Iface(md) as iface:
     addresses = world.allgather(iface.address)
     ranks = range(1, world.size) if world.rank == 0 else [0]
     eps = {rank: Endpoint(iface, addresses[rank]) for rank in ranks}
-    if world.rank == 0:
-        found = serve(iface, eps)
-    else:
-        found = work(iface, eps[0], world.rank)
+    found = serve(iface, eps) if world.rank == 0 else work(iface, eps[0], world.rank)
     world.barrier()
     for ep in eps.values():
         ep.close()

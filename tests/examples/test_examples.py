@@ -119,6 +119,12 @@ def test_parameter_server(run):
     assert lines == {rank: [PARAMETERS_FOUND] for rank in range(3)}
 
 
+@pytest.mark.parametrize("name", ["glue_tag.py", "parameter_server.py"])
+def test_alone_there_is_nobody_to_talk_to(run, name):
+    lines = run(name, 1, code=1)
+    assert lines[0][0] == "two processes or more, please"
+
+
 def test_parameter_server_with_a_late_gradient(processes, tmp_path):
     late_worker = Path(__file__).with_name("late_worker.py")
     words = [BIN / "uct-tofu", "run", "-n", "3", late_worker]
