@@ -37,11 +37,14 @@ def _on_sigterm(number, frame):
 
 
 class _Commands(click.Group):
-    """Says that the output can't be written, of whichever command."""
+    """Says that it was interrupted, or can't write its output, of whichever command."""
 
     def invoke(self, ctx):
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(128 + signal.SIGINT)
         except OSError as error:
             # A file of a command's own has a name.
             if error.filename is None and error.errno in _OUTPUT_FAILS:
@@ -365,9 +368,6 @@ def perftest(
     except (perf.PerftestError, ImportError, OSError) as error:
         click.echo(f"uct-tofu perftest: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
     click.echo(_verdict(transport, rows))
     if json_file is not None:
         found = {

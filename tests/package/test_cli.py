@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-import uct_tofu
+import uct_tofu.cli
 from uct_tofu import _paths, perftest
 
 COMMAND = str(Path(sys.executable).with_name("uct-tofu"))
@@ -64,6 +65,28 @@ def test_output_that_cannot_be_written(arguments):
         )
     assert done.returncode == 1
     assert done.stderr == "Error: standard output: No space left on device\n"
+
+
+def _interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "arguments, function",
+    [
+        ("perftest", "uct_tofu.perftest.run_calibrated"),
+        ("perf run", "uct_tofu.perf.runner.Job.measure"),
+        ("perf scale", "uct_tofu.perf.cli_scale.run_workload"),
+        ("perf paper folder", "uct_tofu.perf.paper.measure_all"),
+        ("perf predict", "uct_tofu.perf.predict.predict"),
+    ],
+)
+def test_interrupted(monkeypatch, tmp_path, arguments, function):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(function, _interrupted)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # SIGTERM stays pytest's
+    done = CliRunner().invoke(uct_tofu.cli.main, arguments.split())
+    assert done.exit_code == 130 and done.stderr == "interrupted\n"
 
 
 def test_plugin_dir_holds_the_plugin(cli):

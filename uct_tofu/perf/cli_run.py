@@ -289,9 +289,6 @@ def run_command(
     except (runner.KernelError, ValueError, ImportError, OSError) as error:
         click.echo(f"uct-tofu perf run: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
     sys.exit(1 if failed else 0)
 
 
