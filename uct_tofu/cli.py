@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shlex
@@ -15,14 +14,13 @@ import click
 import uct_tofu
 from uct_tofu import _paths
 from uct_tofu import perftest as perf
-from uct_tofu.cli_types import Number, Output
+from uct_tofu.cli_types import OUTPUT_FAILS, Number, Output, naming, reason_of
 from uct_tofu.emu_cli import emu
 from uct_tofu.perf.cli import perf as perf_commands
 from uct_tofu.perf.cli_run import sizes_of
 from uct_tofu.perf.units import size_text
 from uct_tofu.run_cli import run
 
-_OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 DEFAULT_TESTS = ("put_lat", "put_bw")
 
 
@@ -47,7 +45,7 @@ class _Commands(click.Group):
             sys.exit(128 + signal.SIGINT)
         except OSError as error:
             # A file of a command's own has a name.
-            if error.filename is None and error.errno in _OUTPUT_FAILS:
+            if error.filename is None and error.errno in OUTPUT_FAILS:
                 raise click.ClickException(
                     f"standard output: {error.strerror}"
                 ) from None
@@ -366,7 +364,7 @@ def perftest(
                 _print_plain(_cells(measure(test, size)))
                 sys.stdout.flush()
     except (perf.PerftestError, ImportError, OSError) as error:
-        click.echo(f"uct-tofu perftest: {error}", err=True)
+        click.echo(f"uct-tofu perftest: {reason_of(error)}", err=True)
         sys.exit(1)
     click.echo(_verdict(transport, rows))
     if json_file is not None:
@@ -380,10 +378,10 @@ def perftest(
             "results": [row.as_dict() for row in rows],
         }
         try:
-            with click.open_file(json_file, "w") as file:
+            with naming(json_file), click.open_file(json_file, "w") as file:
                 json.dump(found, file, indent=1)
         except OSError as error:
-            click.echo(f"uct-tofu perftest: {error}", err=True)
+            click.echo(f"uct-tofu perftest: {reason_of(error)}", err=True)
             sys.exit(1)
 
 

@@ -1,12 +1,47 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types of options of the command line."""
+"""Types of options of the command line, and what is said of files that fail."""
 
 import contextlib
+import errno
 import math
 import os
 import stat
 
 import click
+
+# What a write gives when the file is at fault, not the program.
+OUTPUT_FAILS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Gives an ``OSError`` the name of a file: that of a write has none.
+
+    Source: write(2).
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and path != "-":
+            error.filename = os.fspath(path)
+        raise
+
+
+def reason_of(error):
+    """What an error says; of a file "FILE: No such file or directory".
+
+    That of the standard output is raised again: it is the same in all commands
+    (uct_tofu/cli.py), and a closed pipe is none.
+
+    Source: errno(3).
+    """
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if error.errno in (errno.EPIPE, *OUTPUT_FAILS):
+        raise error
+    return str(error)
 
 
 class Number(click.FloatRange):

@@ -89,6 +89,34 @@ def test_interrupted(monkeypatch, tmp_path, arguments, function):
     assert done.exit_code == 130 and done.stderr == "interrupted\n"
 
 
+SHORT = {
+    "perftest": "perftest --test put_lat --size 8 --iters 100",
+    "perf run": "perf run -t put_lat -s 8 -n 10 -r 1",
+}
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_a_closed_pipe_is_no_error_of_a_measurement(processes, command):
+    words = [COMMAND, *SHORT[command].split()]
+    process = processes.start(words, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait(timeout=60) == 1
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_a_full_disk_is_named(processes, command):
+    words = [COMMAND, *SHORT[command].split()]
+    with open("/dev/full", "w") as full:
+        process = processes.start(words, stdout=full, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=60)
+    said = "No space left on device\n"
+    assert (process.returncode, errors) == (1, f"Error: standard output: {said}")
+    words += ["--json" if command == "perftest" else "-o", "/dev/full"]
+    process = processes.start(words, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (1, f"uct-tofu {command}: /dev/full: {said}")
+
+
 def test_plugin_dir_holds_the_plugin(cli):
     code, output = cli("plugin-dir")
     folder = Path(output.strip())

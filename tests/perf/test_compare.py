@@ -3,6 +3,8 @@
 
 import html.parser
 import re
+import subprocess
+import sys
 
 import pytest
 import samples
@@ -232,3 +234,17 @@ def test_names_in_files_cannot_change_a_report(run_perf, tmp_path):
     assert "[bold]" in done.output  # no markup of the terminal's
     _Page(page.read_text())  # asserts that there is no script
     assert "<script>" not in text.read_text().replace("\\<", "")
+
+
+def test_files_that_fail_are_named(run_perf, tmp_path, laptop_file):
+    missing = tmp_path / "missing.jsonl"
+    done = run_perf("compare", laptop_file, missing)
+    assert done.exit_code == 2
+    assert done.stderr == f"{missing}: No such file or directory\n"
+    done = run_perf("compare", laptop_file, "--html", "/dev/full")
+    assert done.exit_code == 2
+    assert done.stderr == "/dev/full: No space left on device\n"
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "uct_tofu", "perf", "compare", laptop_file]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == "Error: standard output: No space left on device\n"

@@ -349,6 +349,7 @@ def test_records_follow_the_schema():
         (["--size", "9000"], "8256"),
         (["--nodes", "2", "--exact", "500"], "1024"),
         (["--nodes", "2", "-o", "/nonexistent/r.jsonl"], "/nonexistent"),
+        (["--nodes", "2", "-o", "/dev/full"], "/dev/full: No space left on device"),
     ],
 )
 def test_command_refuses(arguments, words):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from uct_tofu.cli_types import Number, Output
+from uct_tofu.cli_types import Number, Output, naming, reason_of
 from uct_tofu.perf import result
 
 # matplotlib takes a second to import: only commands that plot do.
@@ -17,7 +17,9 @@ _MAX_SHOWN = 20  # bad lines of one file
 
 
 def _fail(command, reason):
-    click.echo(f"uct-tofu perf {command}: {result.printable(reason, 2000)}", err=True)
+    is_file = isinstance(reason, OSError) and reason.filename is not None
+    text = result.printable(reason_of(reason), 2000)
+    click.echo(text if is_file else f"uct-tofu perf {command}: {text}", err=True)
     sys.exit(2)
 
 
@@ -119,12 +121,16 @@ def compare(
         if plot_folder:
             Path(plot_folder).mkdir(parents=True, exist_ok=True)
             for plot in made:
-                click.echo(plots.save(plot, plot_folder, form))
+                with naming(plot_folder):
+                    path = plots.save(plot, plot_folder, form)
+                click.echo(path)
         if html_file:
-            report.write_html(document, html_file)
+            with naming(html_file):
+                report.write_html(document, html_file)
             click.echo(html_file)
         if markdown_file:
-            report.write_markdown(document, markdown_file)
+            with naming(markdown_file):
+                report.write_markdown(document, markdown_file)
             click.echo(markdown_file)
     except (OSError, result.RecordError, compared.CompareError) as error:
         _fail("compare", error)
@@ -213,14 +219,18 @@ def paper(folder, files, repeats, seconds, limit):
             new.unlink(missing_ok=True)
             plan = Plan(repeats, seconds, limit)
             items = made.wanted(_modes())
-            run = made.measure_all(items, plan, new, progress=_progress)
+            with naming(new):
+                run = made.measure_all(items, plan, new, progress=_progress)
             for _, reason in run.missing:
                 click.echo(f"not measured: {result.printable(reason, 500)}", err=True)
             if not run.records:
                 _fail("paper", "nothing could be measured")
             new.replace(path)
             files = (path,)
-        for path in made.make_report(compared.load_files(files), folder, run.missing):
+        found = compared.load_files(files)
+        with naming(folder):
+            paths = made.make_report(found, folder, run.missing)
+        for path in paths:
             click.echo(path)
     except (OSError, result.RecordError, compared.CompareError) as error:
         _fail("paper", error)
@@ -262,11 +272,14 @@ def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     try:
         if output:
             records = [record for item in outcomes for record in item.records]
-            result.write(output, records)
+            with naming(output):
+                result.write(output, records)
         if html_file:
-            report.write_html(document, html_file)
+            with naming(html_file):
+                report.write_html(document, html_file)
         if markdown_file:
-            report.write_markdown(document, markdown_file)
+            with naming(markdown_file):
+                report.write_markdown(document, markdown_file)
     except (OSError, result.RecordError) as error:
         _fail("predict", error)
     bad = ("DOES NOT HOLD", "not measured")

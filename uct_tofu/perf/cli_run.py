@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from uct_tofu.cli_types import Number
+from uct_tofu.cli_types import Number, naming, reason_of
 from uct_tofu.perf import kernels, runner
 
 HEADER = ("test", "layer", "transport", "layout", "size", "p50 us", "p99 us")
@@ -124,6 +124,26 @@ def _shown():
 
         yield lambda record: table.add_row(*_cells(record)), progress
     console.print(table)
+
+
+@contextlib.contextmanager
+def _added_to(path):
+    """A function that adds a record to the file; to none without a path."""
+    if path is None:
+        yield lambda record: None
+        return
+    file = open(path, "a")  # noqa: SIM115
+
+    def add(record):
+        with naming(path):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+    try:
+        yield add
+    finally:
+        with naming(path):
+            file.close()
 
 
 def _chosen(tests, layers, transports):
@@ -251,9 +271,7 @@ def run_command(
 
     try:
         with contextlib.ExitStack() as stack:
-            file = None
-            if output is not None:
-                file = stack.enter_context(open(output, "a"))
+            add = stack.enter_context(_added_to(output))
             show, progress = stack.enter_context(_shown())
             jobs = []
             for test, layer, transport in _chosen(tests, layers, transports):
@@ -283,11 +301,9 @@ def run_command(
                     absent(None, error)
             for record in _by_test(jobs, progress, absent):
                 show(record)
-                if file is not None:
-                    file.write(json.dumps(record) + "\n")
-                    file.flush()
+                add(record)
     except (runner.KernelError, ValueError, ImportError, OSError) as error:
-        click.echo(f"uct-tofu perf run: {error}", err=True)
+        click.echo(f"uct-tofu perf run: {reason_of(error)}", err=True)
         sys.exit(1)
     sys.exit(1 if failed else 0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from uct_tofu.cli_types import Number, Output
+from uct_tofu.cli_types import Number, Output, naming, reason_of
 from uct_tofu.perf.scale import WORKLOADS, Case, run_workload
 from uct_tofu.perf.scale.network import FULL_NODES
 from uct_tofu.perf.scale.workloads import EXACT, EXACT_LEAST
@@ -106,14 +106,17 @@ def scale(
     )
     try:
         if output:
-            Path(output).write_text(report.dump(records), encoding="utf-8")
+            with naming(output):
+                Path(output).write_text(report.dump(records), encoding="utf-8")
         if plots:
             from uct_tofu.perf.scale.plots import draw
 
-            for path in draw(records, plots, form):
+            with naming(plots):
+                paths = draw(records, plots, form)
+            for path in paths:
                 console.print(f"wrote {path.name}")
     except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+        raise click.ClickException(reason_of(error)) from None
     except ImportError as error:
         raise click.ClickException(f"plots need matplotlib: {error}") from None
 
