@@ -18,6 +18,7 @@ from uct_tofu.cli_types import OUTPUT_FAILS, Number, Output, naming, reason_of
 from uct_tofu.emu_cli import emu
 from uct_tofu.perf.cli import perf as perf_commands
 from uct_tofu.perf.cli_run import sizes_of
+from uct_tofu.perf.runner import ALIASES
 from uct_tofu.perf.units import size_text
 from uct_tofu.run_cli import run
 
@@ -241,6 +242,24 @@ def _verdict(transport, rows):
     return f"{where}: {', '.join(parts)}"
 
 
+def _check_tests(tests):
+    """``click.BadParameter`` for a test that ucx_perftest does not have."""
+    try:
+        names = perf.tests() if tests else ()
+    except ImportError:
+        return  # said when it is to run
+    for test in tests:
+        if test in names or not names:
+            continue
+        layer = "ucp_" if test.startswith("ucp_") else ""
+        theirs = {layer + ours: layer + name for name, ours in ALIASES.items()}
+        hint = f" (ucx_perftest calls it {theirs[test]})" if test in theirs else ""
+        raise click.BadParameter(
+            f"no test {test!r}{hint}; there are {', '.join(names)}",
+            param_hint="'--test'",
+        )
+
+
 _HEADER = ("test", "layout", "size", "iterations", "p50 us", "mean us", "GB/s", "rate")
 
 
@@ -326,6 +345,7 @@ def perftest(
 
     Options after "--" go to both sides of ucx_perftest as they are.
     """
+    _check_tests(tests)
     tests = tests or DEFAULT_TESTS
     cpus = perf.choose_cpus()
     if cpus[0] == cpus[1]:

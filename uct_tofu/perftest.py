@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ __all__ = [
     "pair_on_port",
     "run",
     "run_calibrated",
+    "tests",
     "tool_environment",
 ]
 
@@ -162,6 +164,29 @@ def tool_environment(test: str, transport: str) -> dict[str, str]:
     env.setdefault("UTOFU_EMU_JOB", f"perftest-{os.getpid()}")
     env.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
     return env
+
+
+def tests() -> tuple[str, ...]:
+    """Names of the tests that this ucx_perftest has; empty when it does not tell.
+
+    Raises ``ImportError`` when there is no UCX.
+
+    Source: ucx_perftest -h.
+    """
+    tool = str(_paths.ucx_tool("ucx_perftest"))
+    try:
+        said = subprocess.run(
+            [tool, "-h"],
+            check=False,
+            env=tool_environment("", ""),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(re.findall(r"^ +(\w+) - UC[TP] ", said, re.MULTILINE))
 
 
 def _free_port() -> int:

@@ -263,6 +263,20 @@ def test_perftest_other_tests(cli, test):
     assert f"{test.removesuffix('_lat')} 8 B" in output
 
 
+@pytest.mark.parametrize(
+    "test, said",
+    [
+        ("nonsense", "no test 'nonsense'; there are am_lat, put_lat, "),
+        ("get_lat", "no test 'get_lat' (ucx_perftest calls it get); there are "),
+        ("ucp_add_mr", "(ucx_perftest calls it ucp_add)"),
+    ],
+)
+def test_perftest_without_such_a_test(cli, test, said):
+    code, output = cli("perftest", "--test", "put_lat", "--test", test)
+    assert code == 2 and said in output and "p50" not in output
+    assert len([line for line in output.splitlines() if "tag_lat" in line]) == 1
+
+
 def test_perftest_takes_another_port(monkeypatch):
     """A port that somebody took after it was found free."""
     look, ports = perftest._free_port, []

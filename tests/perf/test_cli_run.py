@@ -74,6 +74,27 @@ def test_a_transport_that_no_layer_has_a_use_for(cli, layers):
     assert code == 2 and "-x is for the layers libuct and ucp" in output
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["-t", "nope"], "no test 'nope' of uct; there are put_lat, put_bw, "),
+        (["-t", "tag_lat", "--layer", "utofu", "--layer", "uct"], "of utofu, uct; "),
+    ],
+)
+def test_a_test_that_no_layer_has(cli, words, names):
+    code, output = cli("run", *words)
+    assert code == 2 and names in output and "p50" not in output
+    lines = [line for line in output.splitlines() if "put_bw" in line]
+    assert len(lines) == 1
+
+
+def test_a_test_that_one_of_the_layers_has(cli):
+    words = ["-t", "am_lat", "--layer", "utofu", "--layer", "uct", "-s", "8"]
+    code, output = cli("run", *words, "-n", "10", "-r", "1")
+    assert code == 1 and "the layer utofu has no test 'am_lat'" in output
+    assert output.splitlines()[-1].split()[:2] == ["am_lat", "uct"]
+
+
 def test_timed_with_and_without_a_profile(cli, tmp_path):
     common = ["run", "-t", "fadd", "--layer", "utofu", "-n", "50", "-r", "1", "-o", "x"]
     for words, profile in ((["--timed"], "tofud"), (["--timed=tofud:best"], None)):

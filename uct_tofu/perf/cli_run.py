@@ -157,6 +157,25 @@ def _chosen(tests, layers, transports):
                 yield test, layer, transport
 
 
+def _check_tests(tests, layers):
+    """``click.BadParameter`` for a test that none of the layers has."""
+    for test in tests:
+        names = {}
+        for layer in layers:
+            try:
+                names |= dict.fromkeys(kernels.tests_of(layer))
+            except (kernels.KernelError, ImportError):
+                break  # perhaps it would have it; said when it is to run
+            if runner.canonical(test, layer) in names:
+                break
+        else:
+            raise click.BadParameter(
+                f"no test {test!r} of {', '.join(layers)}; "
+                f"there are {', '.join(names)}",
+                param_hint="'--test'",
+            )
+
+
 def _by_test(jobs, progress, absent):
     """The records: layers and transports of one test take turns."""
     for _, members in itertools.groupby(jobs, key=lambda job: job.test):
@@ -255,6 +274,7 @@ def run_command(
     """
     if transports and not {"libuct", "ucp"} & set(layers):
         raise click.UsageError("-x is for the layers libuct and ucp")
+    _check_tests(tests, layers or ("uct",))
     for test, layer, _ in _chosen(tests, layers, transports):
         other = [size for size in sizes or () if size != 8]
         if other and runner.canonical(test, layer) in runner.EIGHT_BYTES:
