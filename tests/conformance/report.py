@@ -200,12 +200,19 @@ def totals(statements: list[Statement], results: dict[str, str]) -> list[str]:
         kind: sum(results.get(name, "not run") == kind for name in tests)
         for kind in ("ok", "FAILED", "skipped", "not run")
     }
-    checked = sum(bool(s.tests or s.also) for s in statements)
+    unchecked = [s for s in statements if not (s.tests or s.also)]
+    checked = len(statements) - len(unchecked)
     lines = [f"- {len(statements)} statements; {checked} are checked by tests"]
     for key, reason in REASONS.items():
         number = sum(key in s.reasons for s in statements)
         if number:
             lines.append(f"- {number}: {reason}")
+        if key == "not_observable":
+            number = sum(not s.not_observable for s in unchecked)
+            lines.append(
+                f"- {number}: not checked by a test here, for one of these reasons, "
+                "which some that are checked have too:"
+            )
     parts = [f"{number} {kind}" for kind, number in counts.items() if number]
     lines.append(f"- {len(tests)} tests: {', '.join(parts)}")
     return lines

@@ -76,6 +76,13 @@ def statement(*tests: str, **reasons: str) -> report.Statement:
     return report.Statement("2.1-1", "2.1", "it holds", tests, **reasons)
 
 
+def test_totals_add_up():
+    """Checked, not to be observed, and the rest: all statements."""
+    lines = report.totals(STATEMENTS, {})[:3]
+    whole, *parts = map(int, re.findall(r"\d+", "".join(lines)))
+    assert whole == sum(parts) == len(STATEMENTS)
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
