@@ -36,6 +36,7 @@ import re
 import socket
 import struct
 import threading
+import types
 import warnings
 import weakref
 import zlib
@@ -69,6 +70,7 @@ cdef extern from "unistd.h" nogil:
 include "uct_tofu/_fork.pxi"
 include "uct_tofu/_integer.pxi"
 include "uct_tofu/_whole.pxi"
+include "uct_tofu/_attribute.pxi"
 
 # Bytes from which on posting and progress may copy or register for so long that
 # other threads should run meanwhile.
@@ -142,3 +144,59 @@ include "_am.pxi"
 include "_ep.pxi"
 include "_rma.pxi"
 include "_listener.pxi"
+
+document(Context, "features",
+         "frozenset of str : what it can, of \"tag\", \"rma\" ...\n\n"
+         "Source: UCX v1.22, UCP_PARAM_FIELD_FEATURES.")
+document(Context, "multi_thread",
+         "bool : several threads may use one of its workers.\n\n"
+         "Source: UCX v1.22, UCP_PARAM_FIELD_MT_WORKERS_SHARED.")
+document(Memory, "context", "Context : where it is mapped.\n\n"
+         "Source: UCX v1.22, ucp_mem_map.")
+document(Memory, "allocated", "bool : made by ``Context.alloc``, not by ``map``.\n\n"
+         "Source: UCX v1.22, UCP_MEM_MAP_ALLOCATE.")
+document(Memory, "read_only", "bool : peers only read it.\n\n"
+         "Source: UCX v1.22, ucp_mem_map.")
+document(Worker, "context", "Context : what it was made of.\n\n"
+         "Source: UCX v1.22, ucp_worker_create.")
+document(Worker, "multi_thread",
+         "bool : several threads may use it at the same time.\n\n"
+         "Source: UCX v1.22, UCP_WORKER_PARAM_FIELD_THREAD_MODE.")
+document(Request, "worker",
+         "Worker or None : whose progress completes it; None: it was over at once.\n\n"
+         "Source: UCX v1.22, ucp_worker_progress.")
+document(AmMessage, "worker", "Worker : where it arrived.\n\n"
+         "Source: UCX v1.22, ucp_am_recv_callback_t.")
+document(AmMessage, "am_id", "int : the id that it was sent to.\n\n"
+         "Source: UCX v1.22, ucp_am_recv_callback_t.")
+document(AmMessage, "header", "bytes : its header.\n\n"
+         "Source: UCX v1.22, ucp_am_recv_callback_t.")
+document(AmMessage, "data",
+         "bytes, bytearray or None : the payload; None until it was received.\n\n"
+         "Source: UCX v1.22, ucp_am_recv_data_nbx.")
+document(AmMessage, "length", "int : bytes of the payload.\n\n"
+         "Source: UCX v1.22, ucp_am_recv_callback_t.")
+document(AmMessage, "rendezvous",
+         "bool : the payload is still with the sender, and was announced.\n\n"
+         "Source: UCX v1.22, UCP_AM_RECV_ATTR_FLAG_RNDV.")
+document(AmMessage, "endpoint",
+         "Endpoint or None : where an answer goes, when the sender asked for one.\n\n"
+         "Source: UCX v1.22, UCP_AM_RECV_ATTR_FIELD_REPLY_EP.")
+document(EpHandle, "error_handling", "bool : it fails when its peer is gone.\n\n"
+         "Source: UCX v1.22, UCP_ERR_HANDLING_MODE_PEER.")
+document(Endpoint, "worker", "Worker : where it begins.\n\n"
+         "Source: UCX v1.22, ucp_ep_create.")
+document(RemoteKey, "ep", "Endpoint : what reaches the memory.\n\n"
+         "Source: UCX v1.22, ucp_ep_rkey_unpack.")
+document(RemoteKey, "address", "int : of the first byte, in the peer.\n\n"
+         "Source: UCX v1.22, ucp_ep_rkey_unpack.")
+document(RemoteKey, "size", "int : bytes of the memory.\n\n"
+         "Source: UCX v1.22, ucp_ep_rkey_unpack.")
+document(RemoteKey, "read_only", "bool : peers only read it.\n\n"
+         "Source: UCX v1.22, ucp_ep_rkey_unpack.")
+document(Listener, "worker", "Worker : where connections come to.\n\n"
+         "Source: UCX v1.22, ucp_listener_create.")
+document(Listener, "host", "str : the address that it listens on.\n\n"
+         "Source: UCX v1.22, ucp_listener_query.")
+document(Listener, "port", "int : the port that it listens on.\n\n"
+         "Source: UCX v1.22, ucp_listener_query.")

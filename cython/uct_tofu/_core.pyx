@@ -44,6 +44,7 @@ import os
 import struct
 import sys
 import time
+import types
 import warnings
 import weakref
 import zlib
@@ -69,6 +70,7 @@ cdef extern from "Python.h":
 include "_fork.pxi"
 include "_integer.pxi"
 include "_whole.pxi"
+include "_attribute.pxi"
 
 
 class AtomicOp(enum.IntEnum):
@@ -121,3 +123,27 @@ include "_am.pxi"
 include "_iface.pxi"
 include "_transfer.pxi"
 include "_ep.pxi"
+
+document(MemoryDomain, "backend", "Backend : the uTofu library that it uses.\n\n"
+         "Source: cython/core/tofu.h, tofu_md_open.")
+document(Memory, "md", "MemoryDomain : where it is registered.\n\n"
+         "Source: cython/core/tofu.h, tofu_mem_reg.")
+document(Memory, "allocated",
+         "bool : made by ``MemoryDomain.alloc``, not by ``reg``.\n\n"
+         "Source: cython/core/tofu.h, tofu_mem_alloc.")
+document(Memory, "read_only", "bool : peers only read it.\n\n"
+         "Source: cython/core/tofu.h, TOFU_MEM_READ_ONLY.")
+document(RemoteMemory, "key", "RemoteKey : what UCT's verbs reach it by.\n\n"
+         "Source: cython/core/tofu.h, tofu_rkey_unpack.")
+document(RemoteMemory, "read_only", "bool : peers only read it.\n\n"
+         "Source: cython/core/tofu.h, TOFU_MEM_READ_ONLY.")
+document(Iface, "md", "MemoryDomain : the memory that it reaches.\n\n"
+         "Source: cython/core/tofu.h, tofu_iface_open.")
+document(Iface, "am_backlog", "int : bytes of messages that a stream holds at most.\n\n"
+         "Source: uct_tofu/_loop.py.")
+document(Endpoint, "iface", "Iface : where it begins.\n\n"
+         "Source: cython/core/tofu.h, tofu_ep_create.")
+document(Endpoint, "address", "bytes : ``Iface.address`` of the peer.\n\n"
+         "Source: cython/core/tofu.h, tofu_ep_create.")
+document(Request, "iface", "Iface : whose progress completes it.\n\n"
+         "Source: cython/core/tofu.h, tofu_iface_progress.")

@@ -23,6 +23,7 @@ from uct_tofu.tofu_dl cimport (
 
 import collections
 import enum
+import types
 import warnings
 import weakref
 
@@ -36,6 +37,7 @@ cdef object warn = warnings.warn
 include "_fork.pxi"
 include "_integer.pxi"
 include "_whole.pxi"
+include "_attribute.pxi"
 
 
 class OnesidedFlag(enum.IntFlag):
@@ -165,3 +167,18 @@ include "_regmem.pxi"
 include "_vcq.pxi"
 include "_desc.pxi"
 include "_vbg.pxi"
+
+document(Vcq, "backend", "Backend : the uTofu library that it is of.\n\n"
+         "Source: uTofu user's guide 3.3.1, utofu_create_vcq.")
+document(Vcq, "tni", "int : the TNI that it is of.\n\n"
+         "Source: uTofu user's guide 3.3.1, utofu_create_vcq.")
+document(RegisteredMemory, "vcq", "Vcq : what it is registered with.\n\n"
+         "Source: uTofu user's guide 3.6.1, utofu_reg_mem.")
+document(RegisteredMemory, "read_only", "bool : the TNI may only read it.\n\n"
+         "Source: uTofu user's guide 3.6.1, utofu_reg_mem.")
+document(Descriptors, "vcq", "Vcq : what posts them.\n\n"
+         "Source: uTofu user's guide 3.7.2.")
+document(Vbg, "backend", "Backend : the uTofu library that they are of.\n\n"
+         "Source: uTofu user's guide 3.4.1.1, utofu_alloc_vbg.")
+document(Vbg, "tni", "int : the TNI that they are of.\n\n"
+         "Source: uTofu user's guide 3.4.1.1, utofu_alloc_vbg.")

@@ -117,6 +117,13 @@ def test_public_objects_are_documented():
     assert not bad
 
 
+def test_attributes_have_help():
+    """Those too that are fields."""
+    names = [n for n, item in PUBLIC.items() if inspect.isgetsetdescriptor(item)]
+    assert len(names) > 40
+    assert not [name for name in names if not PUBLIC[name].__doc__]
+
+
 def test_all_names_exist():
     for module in (uct_tofu, ucp_glue):
         for name in module.__all__:
