@@ -338,9 +338,9 @@ class Launcher:
         self._forwarder.finish()
         while not self._forwarder.join(0.05) and not self._broken:
             with contextlib.suppress(BlockingIOError):
-                numbers = os.read(wake_read, 256)
-                if any(number in ENDING for number in numbers):
-                    self._code = self._code or 128 + numbers[0]
+                ending = [number for number in os.read(wake_read, 256) if number in ENDING]
+                if ending:
+                    self._code = self._code or 128 + ending[0]
                     return
         if self._broken:  # perhaps after the last rank ended
             self._code = self._code or self._broken_code()

@@ -85,7 +85,9 @@ void *emu_map_unlocked(void *at, size_t size, int prot, int fd, off_t off)
         munlock(base, size);
     }
     if ((base != MAP_FAILED) && mprotect(base, size, prot)) {
-        munmap(base, size);
+        if (at == NULL) { /* else these addresses stay the caller's */
+            munmap(base, size);
+        }
         base = MAP_FAILED;
     }
     return base;

@@ -134,15 +134,14 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
         return NULL;
     }
     base = emu_map_unlocked(m->base, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, 0);
-    if ((base != MAP_FAILED) && !emu_fault_guard(fd, base, size)) {
-        munmap(base, (size_t)size);
-        base = MAP_FAILED;
-    }
-    if (base == MAP_FAILED) {
-        if (again == NULL) {
-            free(m);
+    if ((base == MAP_FAILED) || !emu_fault_guard(fd, base, size)) {
+        if (again != NULL) {
+            mapping_let_go(m); /* as it was: not unmapped, others may map something there then */
         } else {
-            mapping_let_go(m); /* as it was */
+            if (base != MAP_FAILED) {
+                munmap(base, (size_t)size);
+            }
+            free(m);
         }
         return NULL;
     }

@@ -263,8 +263,10 @@ static void *service_main(void *arg)
         if (fds[1].revents) {
             int   fd = emu_fd_keep(accept4(emu_g.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
             pid_t pid;
+            int   who = (fd >= 0) ? emu_peer_credentials(fd, &pid) : -1;
             if (fd >= 0) {
-                if ((nconns < MAX_CONNS) && (emu_peer_credentials(fd, &pid) == 0) &&
+                /* -3: of another PID namespace; it will be refused for that, when it sees the job */
+                if ((nconns < MAX_CONNS) && ((who == 0) || (who == -3)) &&
                     (conns_of(conns, nconns, pid) < CONNS_EACH)) {
                     conns[nconns++] = (struct conn){fd, pid};
                 } else {

@@ -154,7 +154,7 @@ int emu_session_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     struct emu_session_slot *slot = &s->toq[n % EMU_SESSION_TOQ];
 
     memcpy(slot->desc, d, sizeof(*d));
-    slot->code = UTOFU_SUCCESS;
+    slot->code                                    = UTOFU_SUCCESS;
     vcq->session_own->cbdata[n % EMU_SESSION_TOQ] = cbdata;
     atomic_store_explicit(&vcq->session_own->posted, n + 1, memory_order_relaxed);
     atomic_store_explicit(&s->posted, n + 1, memory_order_seq_cst);
@@ -176,10 +176,9 @@ static int take_tcq(struct emu_vcq *vcq, void **cbdata)
     struct emu_session     *s       = vcq->session;
     struct emu_session_own *own     = vcq->session_own;
     uint64_t                started = atomic_load_explicit(&s->started, memory_order_acquire);
+    uint64_t                posted  = atomic_load_explicit(&own->posted, memory_order_relaxed);
     uint64_t                n       = atomic_load_explicit(&own->tcq_read, memory_order_relaxed);
     int                     code    = UTOFU_ERR_NOT_FOUND;
-
-    uint64_t                posted  = atomic_load_explicit(&own->posted, memory_order_relaxed);
 
     started = (started < posted) ? started : posted;
     while ((n < started) && (code == UTOFU_ERR_NOT_FOUND)) {

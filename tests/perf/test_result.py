@@ -4,6 +4,8 @@
 import copy
 import dataclasses
 import json
+import os
+import stat
 
 import jsonschema
 import pytest
@@ -208,3 +210,16 @@ def test_no_value_of_a_field_is_a_crash(name, value):
     else:
         line = result.dump_line(data).encode()
         assert result.Record.from_dict(result.load_line(line)).to_dict() == data
+
+
+def test_a_fifo_stays_one(tmp_path):
+    """Only files are replaced: root's /dev/null would be a file afterwards."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert result.write(fifo, [samples.record()]) == 1
+        assert stat.S_ISFIFO(fifo.stat().st_mode)
+        assert json.loads(os.read(reader, 1 << 16))["schema"] == result.SCHEMA
+    finally:
+        os.close(reader)

@@ -387,7 +387,7 @@ def read(path) -> list[Record]:
 def write(path, records, *, append: bool = False) -> int:
     """Write records to a file; returns how many.
 
-    The file is replaced in one step, or appended to.  Raises ``RecordError`` before
+    A file is replaced in one step, or appended to; a device or a FIFO is written to.  Raises ``RecordError`` before
     anything is written; ``OSError``.
 
     Source: JSON Lines.
@@ -399,6 +399,9 @@ def write(path, records, *, append: bool = False) -> int:
             file.write(data)
         return len(lines)
     path = Path(path)
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return len(lines)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         new.write_bytes(data)
