@@ -56,6 +56,7 @@ def run(program, name, **extra):
 
 def test_the_list_is_complete():
     assert len(NAMES) >= 13
+    assert len(NAMES) == len(set(NAMES)), "of two tests of one name one runs, twice"
 
 
 @pytest.mark.parametrize("name", NAMES)
