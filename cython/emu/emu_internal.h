@@ -368,9 +368,6 @@ extern struct emu_global emu_g;
  * last is given back first */
 void emu_lock(pthread_mutex_t *lock);
 void emu_unlock(pthread_mutex_t *lock);
-/* Any lock, as the process ends; false: not within 0.1 s.  Whoever has it may be this thread itself, which ends in
- * the middle of a call (abort, and a handler that exits). */
-bool emu_lock_soon(pthread_mutex_t *lock);
 
 /* emu_thread.c: a thread of ours, with the caller's mask of signals; returns, as pthread_create does, once `run`
  * is being called. */
@@ -414,10 +411,7 @@ int emu_region_cut_off(struct emu_region *region);
 /* Its memory file, for what is not mapped; below 0: out of reach. */
 int emu_peer_mem_fd(struct emu_peer_process *proc);
 /* All that is mapped of it, what another mapping took the place of, too (lock held) */
-/* The node with these coordinates, by number; EMU_MAX_NODES: no process was there */
-uint32_t emu_node_of(const uint8_t coords[6]);
 void emu_peer_unmap(struct emu_peer_process *proc);
-void emu_peer_let_go(struct emu_peer_process *proc); /* its files; the addresses stay */
 
 /* emu_lane.c: lane `index` of a process segment; lane_entries and session_entries
  * are those of that segment. */

@@ -83,6 +83,14 @@ int emu_service_name(uint32_t slot, void *sockaddr_un, unsigned *len_p);
  * none here, of another PID namespace */
 int emu_peer_credentials(int fd, pid_t *pid_p);
 
+/* emu_lock.c: any lock, as the process ends; false: not within 0.1 s.  Whoever has it may be this thread itself, which ends in
+ * the middle of a call (abort, and a handler that exits). */
+bool emu_lock_soon(pthread_mutex_t *lock);
+/* emu_peer.c: the node with these coordinates, by number; EMU_MAX_NODES: no process was there */
+uint32_t emu_node_of(const uint8_t coords[6]);
+/* emu_peer_mem.c: what is mapped of it, whose addresses stay; for a child, whose parent goes on with it */
+void emu_peer_let_go(struct emu_peer_process *proc);
+
 #pragma GCC visibility pop
 
 #endif

@@ -7,6 +7,7 @@
  * handler of a signal runs in it, for that may fork, which takes both.
  */
 #include "emu_internal.h"
+#include "emu_job.h"
 #include "emu_now.h"
 
 #include <signal.h>

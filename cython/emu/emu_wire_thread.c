@@ -5,6 +5,7 @@
  *
  * Locks: `engine.lock` (list of VCQs; before a VCQ's lock), `engine.kick` (leaf).
  */
+#include "emu_job.h"
 #include "emu_now.h"
 #include "emu_wire.h"
 
