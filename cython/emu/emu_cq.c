@@ -72,6 +72,7 @@ static void keep_for_others(const struct emu_cq_slot *cq, enum others which, int
     struct emu_control  *c    = emu_g.control;
     struct emu_proc_slot *own = &c->slot[emu_g.slot];
     uint32_t             high = atomic_load(&c->slots_high), others = 0;
+    bool                 asked = (emu_g.env.exclusive_cqs > 0) || (emu_g.env.session_cqs > 0);
 
     for (uint32_t s = 0; (s < high) && (s < EMU_MAX_PROCS) && (*left > 0); s++) {
         struct emu_proc_slot *p       = &c->slot[s];
@@ -79,6 +80,9 @@ static void keep_for_others(const struct emu_cq_slot *cq, enum others which, int
 
         if ((s == emu_g.slot) || (atomic_load(&p->state) != EMU_SLOT_LIVE) || (p->node != emu_g.node)) {
             continue;
+        }
+        if (without && !emu_slot_alive(p)) {
+            continue; /* it was killed; of what it had nothing shows that, so nobody has looked yet */
         }
         others++;
         if ((p->exclusive_cqs <= 0) && (p->session_cqs <= 0)) {
@@ -92,7 +96,7 @@ static void keep_for_others(const struct emu_cq_slot *cq, enum others which, int
             keep(left, p->session_cqs - cqs_held(cq, s, EMU_CQ_SESSION));
         }
     }
-    if ((which == WITHOUT) && ((emu_g.env.exclusive_cqs > 0) || (emu_g.env.session_cqs > 0)) && (emu_g.node_size > others + 1)) {
+    if ((which == WITHOUT) && asked && (emu_g.node_size > others + 1)) {
         keep(left, (int)(emu_g.node_size - others - 1));
     }
 }

@@ -387,8 +387,8 @@ def read(path) -> list[Record]:
 def write(path, records, *, append: bool = False) -> int:
     """Write records to a file; returns how many.
 
-    A file is replaced in one step, or appended to; a device or a FIFO is written to.  Raises ``RecordError`` before
-    anything is written; ``OSError``.
+    A file is replaced in one step, or appended to; a device or a FIFO is written to.
+    Raises ``RecordError`` before anything is written; ``OSError``.
 
     Source: JSON Lines.
     """

@@ -5,6 +5,8 @@
  */
 #include "harness.h"
 
+#include <unistd.h>
+
 #define EXCLUSIVE UTOFU_VCQ_FLAG_EXCLUSIVE
 #define SESSION   UTOFU_VCQ_FLAG_SESSION_MODE
 
@@ -241,7 +243,7 @@ CONF_TEST("cqs", lowest_first_cq, 2,
     conf_barrier();
 }
 
-CONF_TEST("CQs", each_has_one, 4, "a process that takes all CQs that it gets leaves one for each other of its node (4.3.2.1)")
+CONF_TEST("cqs", each_has_one, 4, "a process that takes all CQs that it gets leaves one for each other of its node (4.3.2.1)")
 {
     utofu_vcq_hdl_t hdl;
     uint8_t         coords[6];
@@ -258,5 +260,22 @@ CONF_TEST("CQs", each_has_one, 4, "a process that takes all CQs that it gets lea
             CONF_OK(utofu_create_vcq(0, 0, &hdl));
         }
         conf_barrier();
+    }
+}
+
+CONF_TEST("cqs", none_for_the_dead, 2, "nothing is kept for a process that was killed before it had a CQ")
+{
+    uint8_t coords[6];
+
+    setenv("UTOFU_EMU_COORDS", "0,0,0,0,0,0", 1);
+    setenv("UTOFU_NUM_EXCLUSIVE_CQS", "5", 1);
+    setenv("UTOFU_NUM_SESSION_MODE_CQS", "0", 1);
+    CONF_OK(utofu_query_my_coords(coords));
+    conf_barrier();
+    if (conf_rank == 0) {
+        conf_kill(1);
+        CONF_CHECK(make_all(EXCLUSIVE) == CQS - 1, "all but its own shared one");
+    } else {
+        pause();
     }
 }
