@@ -230,8 +230,8 @@ void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, v
 int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due)
 {
     bool get  = d->kind == EMU_OP_GET;
-    int  code = emu_notify(vcq, peer, emu_desc_lcl_type(d) + 1, d->edata, get ? d->lcl_stadd + d->length : due,
-                           (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length);
+    int  code = emu_notify(vcq, peer, emu_desc_lcl_type(d) + 1, d->edata, get ? d->lcl_stadd + d->length : 0,
+                           (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length, due);
 
     return (code == UTOFU_SUCCESS) || (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER;
 }

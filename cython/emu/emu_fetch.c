@@ -68,7 +68,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
 
 failed_here:
     if (emu_failed_here(code) && (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-        (void)emu_notify(vcq, peer, UTOFU_MRQ_TYPE_RMT_GET, edata, lcl_stadd + length, rmt_stadd + length);
+        (void)emu_notify(vcq, peer, UTOFU_MRQ_TYPE_RMT_GET, edata, lcl_stadd + length, rmt_stadd + length, 0);
     }
 failed:
     code = emu_post_failed(vcq, &(struct emu_post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,

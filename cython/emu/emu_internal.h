@@ -256,6 +256,7 @@ struct emu_vcq {
     uint32_t             *lane_pos; /* by index in the segment: place in lanes + 1 */
     uint32_t             unpublished; /* entries read since read_a/b were stored */
     struct emu_doorbell  *bell; /* how its owner wants to be woken; NULL: not */
+    uint64_t             stamp; /* word of the last notice that was taken by its stamp */
     const char           *warm; /* where the data of the next notice may be */
     uint64_t             warm_stadd; /* of the last notice */
     uint32_t             empty_polls; /* since then */

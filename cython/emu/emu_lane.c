@@ -3,8 +3,8 @@
  * emu_lane.c - MRQ lanes, the producer's side: opened in the target's segment on
  * the first remote notice towards it.
  */
-#include "emu_internal.h"
 #include "emu_job.h"
+#include "emu_path.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -133,6 +133,7 @@ int emu_lane_open(struct emu_peer *peer, uint64_t owner, uint64_t origin, struct
                                          .entries = EMU_LANE_B(entries),
                                          .limit   = limit};
     *index_p      = index;
+    emu_stamps_begin(peer->block); /* before it is announced */
     if (tx != &peer->tx) { /* carriers have theirs elsewhere, and nobody closes it after its reader left */
         atomic_store_explicit(&lane->state, EMU_LANE_CARRIED, memory_order_relaxed);
     }
@@ -161,6 +162,11 @@ void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane)
     }
 }
 
+/* What a place has had before must not have the number of what comes next.  A place of ring A is used again when it
+ * was read, and then all entries since are unread or those of A: fewer than there are numbers.  A place of ring B may
+ * have been left alone for any time, so its number is looked at. */
+_Static_assert(EMU_LANE_A + 2 * EMU_LANE_B(EMU_MRQ_MAX) < EMU_ENTRY_SEQ_MASK, "numbers of entries differ");
+
 struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
 {
     struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)tx->lane + EMU_LANE_HEAD);
@@ -178,5 +184,27 @@ struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
         (tx->wr_b - tx->known_b >= tx->limit + (tx->wr_x - tx->known_x))) {
         return NULL;
     }
-    return &b[tx->wr_b & (tx->entries - 1)];
+    b += tx->wr_b & (tx->entries - 1);
+    if (b->word >> EMU_ENTRY_SEQ_SHIFT == ((tx->wr_a + tx->wr_b + 1) & EMU_ENTRY_SEQ_MASK)) {
+        __atomic_store_n(&b->word, 0, __ATOMIC_RELAXED); /* the entry that says that this is next is stored later */
+    }
+    return b;
+}
+
+bool emu_lane_pair(struct emu_vcq *vcq, struct emu_lane_tx *tx, uint64_t lcl_stadd, uint64_t due,
+                   struct emu_lane_entry **entry_p, uint64_t *word_p)
+{
+    struct emu_lane_tx     before = *tx;
+    struct emu_lane_entry *second;
+    uint64_t               word;
+
+    if (!emu_lane_entry(vcq, tx, entry_p, word_p) || !emu_lane_entry(vcq, tx, &second, &word)) {
+        *tx = before;
+        return false;
+    }
+    tx->wr_x++;
+    second->stadd = lcl_stadd;
+    second->word  = emu_second_word(due) | (word & EMU_ENTRY_NEXT_B);
+    *word_p |= EMU_ENTRY_PAIR;
+    return true;
 }

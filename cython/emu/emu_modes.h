@@ -15,7 +15,7 @@
 struct emu_times {
     uint64_t read;    /* the source is read, an ARMW carried out */
     uint64_t visible; /* the last bytes are there */
-    uint64_t remote;  /* the remote MRQ notice of a put; it is brought before that */
+    uint64_t remote;  /* the remote MRQ notice; that of a put is brought before that */
     uint64_t tcq;     /* the TCQ notice */
     uint64_t local;   /* the local MRQ notice */
 };
@@ -30,7 +30,7 @@ struct emu_carried {
 int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c);
 /* The last bytes of a source were read, or it failed: SUCCESS or a TCQ error */
 void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due);
-/* due: a put's notice is not to be seen before, in ticks; 0: at once */
+/* due: it is not to be seen before, in ticks; 0: at once */
 int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due);
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
                       uint64_t due);
@@ -57,6 +57,8 @@ int emu_session_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
 void emu_session_start(struct emu_vcq *vcq);
 int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata);
 bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p);
+/* Is there a local notice?  Its stamp, as in the word of an entry */
+bool emu_session_has_local(struct emu_vcq *vcq, uint64_t *stamp_p);
 /* Nobody carries at this moment: a remote notice may be returned. */
 bool emu_session_idle(struct emu_vcq *vcq);
 size_t emu_session_unread_local(const struct emu_vcq *vcq);

@@ -31,7 +31,7 @@ EMU_INLINE int emu_post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl
     bool get = lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
     if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        int code = emu_notify(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end);
+        int code = emu_notify(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end, 0);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             return emu_post_failed(vcq, &(struct emu_post){peer->id, lcl_end, rmt_end, edata, flags, cbdata, lcl_type},
                                (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);

@@ -8,6 +8,7 @@
 #define EMU_PATH_H
 
 #include "emu_internal.h"
+#include "emu_stamp.h"
 
 #include <string.h>
 #include <tofu_cpu.h>
@@ -51,6 +52,9 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
     emu_doorbell_check(vcq->block);
 }
 
+/* emu_queue.c: an operation with a local notice is posted; the remote ones that are there come before it. */
+EMU_NOINLINE void emu_mrq_gather(struct emu_vcq *vcq);
+
 /* The next entry of a lane, and its word but for type and EDATA.  False: the target's
  * MRQ overflows.  vcq: whose lane it is; NULL: somebody else's (emu_session_carry.c). */
 EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_lane_entry **entry_p,
@@ -87,38 +91,38 @@ EMU_INLINE bool emu_lane_entry(struct emu_vcq *vcq, struct emu_lane_tx *tx, stru
         vcq->took = false;
     }
     *entry_p = e;
-    *word_p  = ((tx->wr_a + tx->wr_b) << EMU_ENTRY_SEQ_SHIFT) | ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
+    *word_p  = (((tx->wr_a + tx->wr_b) & EMU_ENTRY_SEQ_MASK) << EMU_ENTRY_SEQ_SHIFT) |
+              ((tx->next >= b) ? EMU_ENTRY_NEXT_B : 0);
     return true;
 }
 
 void emu_overflow_tell(struct emu_peer *peer); /* emu_overflow.c */
+/* emu_lane.c: the two entries of a notice, of which the second one is written, and of the first one the caller has
+ * to write what emu_lane_entry says.  False: the target's MRQ overflows. */
+bool emu_lane_pair(struct emu_vcq *vcq, struct emu_lane_tx *tx, uint64_t lcl_stadd, uint64_t due,
+                   struct emu_lane_entry **entry_p, uint64_t *word_p);
 
 /* Put a notice into a lane (of vcq or, NULL, of somebody else) towards the peer; MRQ_PEER: its MRQ overflows, it
- * ends.  second: a get's local STADD, or when the target may see the notice of a put (0: at once). */
+ * ends.  lcl_stadd: of a get.  due: when the target may see it, in ticks (timed mode); 0: at once. */
 EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_peer *peer, int type,
-                             uint64_t edata, uint64_t second_value, uint64_t rmt_stadd)
+                             uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd, uint64_t due)
 {
     struct emu_vcq_block  *target = peer->block;
-    struct emu_lane_tx     before;
-    struct emu_lane_entry *e, *second;
-    uint64_t               word, second_word;
+    struct emu_lane_entry *e;
+    uint64_t               word;
+    bool                   room;
 
-    if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (second_value == 0))) {
-        if (emu_unlikely(!emu_lane_entry(vcq, tx, &e, &word))) {
-            emu_overflow_tell(peer);
-            return UTOFU_ERR_MRQ_PEER;
-        }
+    if (emu_likely((type != UTOFU_MRQ_TYPE_RMT_GET) && (due == 0))) {
+        room = emu_lane_entry(vcq, tx, &e, &word);
     } else {
-        before = *tx;
-        if (!emu_lane_entry(vcq, tx, &e, &word) || !emu_lane_entry(vcq, tx, &second, &second_word)) {
-            *tx = before;
-            emu_overflow_tell(peer);
-            return UTOFU_ERR_MRQ_PEER;
-        }
-        tx->wr_x++;
-        second->stadd = second_value;
-        second->word  = second_word;
-        word |= EMU_ENTRY_PAIR;
+        room = emu_lane_pair(vcq, tx, lcl_stadd, due, &e, &word);
+    }
+    if (emu_unlikely(!room)) {
+        emu_overflow_tell(peer);
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    if (emu_unlikely(atomic_load_explicit(&target->stamped, memory_order_relaxed) != 0)) {
+        word |= emu_stamp(target);
     }
     e->stadd = rmt_stadd;
     __atomic_store_n(&e->word, word | ((uint64_t)type << 8) | edata, __ATOMIC_RELEASE);
@@ -132,8 +136,8 @@ EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct
 }
 
 /* A remote notice of an operation of this VCQ */
-EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t second_value,
-                          uint64_t rmt_stadd)
+EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
+                          uint64_t rmt_stadd, uint64_t due)
 {
     if (emu_unlikely(peer->tx.lane == NULL)) {
         uint32_t index;
@@ -143,7 +147,7 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
             return code;
         }
     }
-    return emu_lane_push(vcq, &peer->tx, peer, type, edata, second_value, rmt_stadd);
+    return emu_lane_push(vcq, &peer->tx, peer, type, edata, lcl_stadd, rmt_stadd, due);
 }
 
 /* ------------------------------------------------------------- translation */
@@ -252,6 +256,9 @@ EMU_INLINE int emu_post_begin(utofu_vcq_hdl_t hdl, uint64_t edata, unsigned long
     if (emu_unlikely(vcq->toq_left == 0)) {
         emu_vcq_unlock(vcq);
         return UTOFU_ERR_BUSY;
+    }
+    if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) {
+        emu_mrq_gather(vcq);
     }
     *vcq_p = vcq;
     return UTOFU_SUCCESS;

@@ -119,6 +119,9 @@ static int post_one(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata)
     if (vcq->special & EMU_SPECIAL_SESSION) {
         return emu_session_post(vcq, d, cbdata);
     }
+    if ((d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !(vcq->special & EMU_SPECIAL_TIMED)) {
+        emu_mrq_gather(vcq);
+    }
     if (vcq->special & EMU_SPECIAL_WIRE) {
         return emu_wire_post(vcq, d, cbdata, fault.code, fault.delay_ns);
     }

@@ -204,7 +204,7 @@ static EMU_NOINLINE bool notify_answer(struct emu_vcq *vcq, struct emu_peer *pee
         demote_data(dst, length);
         emu_fetch_next(peer, r, dst, length);
     }
-    if (emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) !=
+    if (emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0) !=
         UTOFU_SUCCESS) {
         return false;
     }
@@ -223,7 +223,7 @@ EMU_INLINE bool notify(struct emu_vcq *vcq, struct emu_peer *peer, const struct 
     if (dst != NULL) {
         emu_fetch_next(peer, r, dst, length);
     }
-    return emu_likely(emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length) ==
+    return emu_likely(emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0) ==
                       UTOFU_SUCCESS);
 }
 

@@ -6,16 +6,20 @@
  * notice are in queues that only this VCQ touches.  Remote notices arrive through
  * one lane per remote VCQ, found by the lane's announcement in the VCQ block.
  * Local notices are returned first: a process that put and whose peer answers by
- * a put sees its own local notice before the peer's remote one.
+ * a put sees its own local notice before the peer's remote one.  Remote ones that
+ * were there before it put are in the same queue as the local one, before it.
  */
 #include "emu_copy.h"
 #include "emu_modes.h"
 #include "emu_rx.h"
+#include "emu_stamp.h"
 #include "tofu_bet.h"
 
 #include <stdlib.h>
 
 #define MRQ_FIRST_SIZE 1024u
+#define IS_LOCAL(type) \
+    (((type) == UTOFU_MRQ_TYPE_LCL_PUT) || ((type) == UTOFU_MRQ_TYPE_LCL_GET) || ((type) == UTOFU_MRQ_TYPE_LCL_ARMW))
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
 #define APART         64u  /* empty polls after a notice that are kept apart */
 #define FAR            6u  /* looks in vain that the way to the other CPU and back takes, at least */
@@ -94,7 +98,7 @@ static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
  * afterwards reads it later than everybody could see that: what was stored may not have left this CPU yet. */
 EMU_INLINE void is_written(const struct utofu_mrq_notice *notice)
 {
-    if (notice->notice_type != UTOFU_MRQ_TYPE_LCL_GET) {
+    if (IS_LOCAL(notice->notice_type) && (notice->notice_type != UTOFU_MRQ_TYPE_LCL_GET)) {
         atomic_thread_fence(memory_order_seq_cst);
     }
 }
@@ -151,17 +155,15 @@ static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct
     return UTOFU_SUCCESS;
 }
 
-/* When the notice at hand may be seen, in ticks (timed mode); 0: at once */
-static uint64_t lane_due(const struct emu_rx_lane *rx)
+/* Of a lane that has one: may there be an earlier one in another lane?  (Who opened that had said so before.) */
+EMU_INLINE bool order_matters(const struct emu_vcq *vcq, const struct emu_rx_lane *rx)
 {
-    struct emu_rx_lane look = *rx; /* goes ahead, takes nothing */
-    uint64_t           word = emu_lane_step(&look);
-
-    return ((word & EMU_ENTRY_PAIR) && (EMU_ENTRY_TYPE(word) != UTOFU_MRQ_TYPE_RMT_GET)) ? look.cur->stadd : 0;
+    return emu_unlikely(rx->cur->word & EMU_ENTRY_STAMPED) &&
+           (atomic_load_explicit(&vcq->block->stamped, memory_order_relaxed) != 0);
 }
 
-/* The next lane with something to take, from the one after the lane served last, so
- * that no sender starves another; NULL: none */
+/* The lane whose notice is next: where they have no stamps the next one with something to take, from the one after
+ * the lane served last, so that no sender starves another; NULL: none */
 EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
 {
     uint64_t epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
@@ -181,7 +183,10 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
         }
         struct emu_rx_lane *rx = &vcq->lanes[i];
         i++;
-        if (emu_entry_seq(rx->cur) == rx->expect) {
+        if (emu_lane_has(rx)) {
+            if (order_matters(vcq, rx)) {
+                return emu_lanes_earliest(vcq);
+            }
             vcq->next_lane = i;
             vcq->looked += k;
             return rx;
@@ -192,7 +197,8 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
 }
 
 /* Of an operation whose target is the VCQ itself, the notice for the target comes first (2.2.3 to
- * 2.2.5): the lane where one is, if what is next in our own queue is of such an operation. */
+ * 2.2.5): the lane where one is, or one where an earlier one is, if what is next in our own queue is of such
+ * an operation. */
 EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_next)
 {
     uint64_t epoch;
@@ -206,17 +212,40 @@ EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_n
     }
     for (uint32_t k = 0; k < vcq->num_hot; k++) {
         struct emu_rx_lane *rx = &vcq->lanes[k];
-        if ((rx->origin == vcq->id) && (emu_entry_seq(rx->cur) == rx->expect)) {
-            return rx;
+        if ((rx->origin == vcq->id) && emu_lane_has(rx)) {
+            return order_matters(vcq, rx) ? emu_lanes_earliest(vcq) : rx;
         }
     }
     return NULL;
 }
 
-/* Is the oldest local notice of an operation whose target is the VCQ itself?  There is a local notice. */
+/* No more of them than there are now: senders may be as fast as we are.  Not if one of them may be of an operation
+ * whose target is the VCQ itself, and the local notice of which is there: that comes after it. */
+void emu_mrq_gather(struct emu_vcq *vcq)
+{
+    bool                waits = vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail);
+    struct emu_rx_lane *rx    = waits ? NULL : lane_ready(vcq);
+
+    for (size_t n = (rx != NULL) ? emu_lanes_unread(vcq) : 0; (n > 0) && (rx != NULL); n--) {
+        struct emu_mrq_entry *m;
+
+        if (vcq->mrq_tail - vcq->mrq_head == vcq->mrq_size) {
+            emu_mrq_grow(vcq);
+        }
+        m       = &vcq->mrq[vcq->mrq_tail++ & (vcq->mrq_size - 1)];
+        m->code = take(vcq, rx, &m->notice);
+        m->due  = 0;
+        rx      = lane_ready(vcq);
+    }
+}
+
+/* Is the next one of the VCQ's own queue, of which there is one, the local notice of an operation whose target is
+ * the VCQ itself? */
 EMU_INLINE bool local_is_to_itself(const struct emu_vcq *vcq)
 {
-    return vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)].notice.vcq_id == vcq->id;
+    const struct utofu_mrq_notice *next = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)].notice;
+
+    return (next->vcq_id == vcq->id) && IS_LOCAL(next->notice_type);
 }
 
 bool emu_queue_quiet(struct emu_vcq *vcq)
@@ -237,14 +266,16 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     bool                timed = (vcq->special & EMU_SPECIAL_TIMED) != 0;
     struct emu_rx_lane *rx;
     int                 code = UTOFU_ERR_NOT_FOUND;
+    uint64_t            stamp = 0;
+    bool                local;
 
     /* the strict mode counts the notices of all senders together, as an MRQ does */
     if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
         emu_mrq_overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
         emu_async_error("MRQ Overflow", vcq);
     }
-    rx = lane_to_itself(vcq, (vcq->session != NULL) || ((vcq->mrq_head != vcq->mrq_tail) && local_is_to_itself(vcq)));
-    if ((rx != NULL) && (!timed || emu_timing_remote(lane_due(rx)))) {
+    rx = lane_to_itself(vcq, (vcq->mrq_head != vcq->mrq_tail) && local_is_to_itself(vcq));
+    if ((rx != NULL) && (!timed || emu_timing_remote(emu_lane_due(rx)))) {
         code = take(vcq, rx, notice);
         goto out;
     }
@@ -255,10 +286,20 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
             goto out;
         }
     }
-    if ((vcq->session != NULL) && emu_session_poll_local(vcq, notice, &code)) {
+    local = (vcq->session != NULL) && emu_session_has_local(vcq, &stamp); /* before the lanes are looked at */
+    rx    = lane_ready(vcq);
+    if ((rx != NULL) && (vcq->session != NULL) && !local) {
+        /* It may be the answer to a Put whose local notice is just being written by
+         * its carrier; that notice comes first. */
+        if (!emu_session_idle(vcq)) {
+            goto out;
+        }
+        local = emu_session_has_local(vcq, &stamp);
+    }
+    if (local && ((rx == NULL) || (emu_stamp_after(rx->cur->word, stamp) > EMU_STAMP_SAME)) &&
+        emu_session_poll_local(vcq, notice, &code)) {
         goto out;
     }
-    rx = lane_ready(vcq);
     if (rx == NULL) {
         if (vcq->unpublished) {
             emu_lanes_publish(vcq);
@@ -268,17 +309,10 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         }
         goto out;
     }
-    if (vcq->session != NULL) {
-        /* It may be the answer to a Put whose local notice is just being written by
-         * its carrier; that notice comes first. */
-        if (!emu_session_idle(vcq) || emu_session_poll_local(vcq, notice, &code)) {
-            goto out;
-        }
-    }
     if (timed) {
         /* the way of the data to this CPU is no part of what comes after the notice */
         __builtin_prefetch((const void *)(uintptr_t)last_byte(vcq, rx->cur->stadd));
-        if (!emu_timing_remote(lane_due(rx))) {
+        if (!emu_timing_remote(emu_lane_due(rx))) {
             goto out;
         }
         /* The target's clock may be ahead of ours: still, our own notice comes before
@@ -429,7 +463,7 @@ EMU_INLINE bool bet_lost(struct emu_vcq *vcq, const struct emu_rx_lane *rx)
 {
 #if TOFU_CAN_BET
     if (vcq->bets && (vcq->empty_polls <= APART) && (vcq->num_hot == 1) && (vcq->bell == NULL)) {
-        for (uint32_t look = 1; !tofu_bet(&rx->cur->word, EMU_ENTRY_SEQ_MASK << EMU_ENTRY_SEQ_SHIFT,
+        for (uint32_t look = 1; !tofu_bet(&rx->cur->word, ~(uint64_t)0 << EMU_ENTRY_SEQ_SHIFT,
                                           rx->expect << EMU_ENTRY_SEQ_SHIFT, BET_DELAY);
              look++) {
             vcq->empty_polls++;
@@ -467,10 +501,11 @@ EMU_EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, 
         if (bet_lost(vcq, rx)) {
             return UTOFU_ERR_NOT_FOUND;
         }
-        if ((vcq->num_hot != 0) && (emu_entry_seq(rx->cur) == rx->expect)) {
-            return take(vcq, rx, notice);
-        }
-        if (emu_likely((vcq->bell == NULL) && (vcq->empty_polls < PUBLISH_PAUSE))) {
+        if ((vcq->num_hot != 0) && emu_lane_has(rx)) {
+            if (emu_likely(!(rx->cur->word & EMU_ENTRY_STAMPED))) {
+                return take(vcq, rx, notice);
+            }
+        } else if (emu_likely((vcq->bell == NULL) && (vcq->empty_polls < PUBLISH_PAUSE))) {
             if (++vcq->empty_polls > PATIENCE) {
                 __builtin_prefetch(vcq->warm);
             }

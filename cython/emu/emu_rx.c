@@ -4,6 +4,7 @@
  * a poll looks at (emu_queue.c).
  */
 #include "emu_rx.h"
+#include "emu_stamp.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -103,7 +104,7 @@ static void lanes_drop_closed(struct emu_vcq *vcq, uint32_t most)
             !owner_is_gone(atomic_load(&rx->lane->owner))) {
             continue;
         }
-        if (emu_entry_seq(rx->cur) == rx->expect) { /* it may have died before it said so */
+        if (emu_lane_has(rx)) { /* it may have died before it said so */
             if (i >= vcq->num_hot) {
                 lanes_swap(vcq, i, vcq->num_hot++);
             }
@@ -241,6 +242,59 @@ void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
     vcq->epoch = epoch;
 }
 
+/* Where it is in the order of all senders'.  Those that wait are far fewer than there are stamps, so it is before or
+ * after the last one that was taken. */
+static uint64_t lane_place(const struct emu_vcq *vcq, const struct emu_rx_lane *rx)
+{
+    uint64_t word = rx->cur->word;
+
+    if (vcq->special & EMU_SPECIAL_TIMED) {
+        return emu_lane_due(rx); /* as they arrive, not as they were sent */
+    }
+    return (word & EMU_ENTRY_STAMPED) ? emu_stamp_after(word, vcq->stamp) + 1 : 0;
+}
+
+/* While the lanes are looked at one may come into one
+ * that was found empty, and then one that was sent later into one that was not looked at yet.  So the earliest
+ * one that was found counts when, after that, there was none in any lane that is earlier. */
+struct emu_rx_lane *emu_lanes_earliest(struct emu_vcq *vcq)
+{
+    struct emu_rx_lane *first = NULL;
+    uint64_t            least = UINT64_MAX, epoch, place;
+    bool                found = true;
+
+    /* each time round it is another lane's, whatever peers write */
+    for (uint32_t rounds = 0; found && (rounds <= vcq->num_hot + 1); rounds++) {
+        found = false;
+        epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
+        if (epoch != vcq->epoch) {
+            emu_lanes_refresh(vcq, epoch);
+            first = NULL; /* places have changed */
+            least = UINT64_MAX;
+            found = true;
+        }
+        for (uint32_t i = 0; i < vcq->num_hot; i++) {
+            if (!emu_lane_has(&vcq->lanes[i])) {
+                vcq->looked++;
+                continue;
+            }
+            place = lane_place(vcq, &vcq->lanes[i]);
+            if (place < least) {
+                least = place;
+                first = &vcq->lanes[i];
+                found = true;
+            }
+        }
+    }
+    if (first != NULL) {
+        vcq->next_lane = (uint32_t)(first - vcq->lanes) + 1;
+        if (first->cur->word & EMU_ENTRY_STAMPED) {
+            vcq->stamp = first->cur->word;
+        }
+    }
+    return first;
+}
+
 void emu_lanes_publish(struct emu_vcq *vcq)
 {
     for (uint32_t i = 0; i < vcq->num_hot; i++) {
@@ -291,7 +345,7 @@ void emu_lanes_sweep(struct emu_vcq *vcq)
             continue;
         }
         rx->marked = 0;
-        if (!fenced || (emu_entry_seq(rx->cur) == rx->expect)) {
+        if (!fenced || (emu_lane_has(rx))) {
             /* unless its producer has announced it already */
             uint32_t cold = EMU_LANE_COLD;
             atomic_compare_exchange_strong(&rx->lane->heat, &cold, EMU_LANE_HOT);

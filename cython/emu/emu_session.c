@@ -211,14 +211,34 @@ int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata)
     return code;
 }
 
-/* The next local notice, if there is one */
-static bool take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
+static bool has_local(const struct emu_session *s)
+{
+    return atomic_load_explicit(&s->mrq_written, memory_order_acquire) !=
+           atomic_load_explicit(&s->mrq_read, memory_order_relaxed);
+}
+
+bool emu_session_has_local(struct emu_vcq *vcq, uint64_t *stamp_p)
+{
+    struct emu_session *s = vcq->session;
+    uint64_t            n = atomic_load_explicit(&s->mrq_read, memory_order_relaxed);
+
+    if (!has_local(s)) {
+        look_after(vcq);
+    }
+    if (!has_local(s)) {
+        return false;
+    }
+    *stamp_p = s->mrq[n % emu_g.env.mrq_entries_session].stamp;
+    return true;
+}
+
+bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
 {
     struct emu_session              *s = vcq->session;
     uint64_t                         n = atomic_load_explicit(&s->mrq_read, memory_order_relaxed);
     const struct emu_session_notice *e = &s->mrq[n % emu_g.env.mrq_entries_session];
 
-    if (atomic_load_explicit(&s->mrq_written, memory_order_acquire) == n) {
+    if (!has_local(s)) {
         return false;
     }
     *notice = e->notice;
@@ -230,14 +250,6 @@ static bool take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int
     return true;
 }
 
-bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p)
-{
-    if (take_local(vcq, notice, code_p)) {
-        return true;
-    }
-    look_after(vcq);
-    return take_local(vcq, notice, code_p);
-}
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)
 {

@@ -111,14 +111,19 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
     /* a carrier that died may have gone on without saying so */
     while ((__atomic_load_n(&tx->next->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT) ==
            ((tx->wr_a + tx->wr_b + 1) & EMU_ENTRY_SEQ_MASK)) {
-        bool to_b = (tx->next->word & EMU_ENTRY_NEXT_B) != 0;
+        bool pair = (tx->next->word & EMU_ENTRY_PAIR) != 0;
 
-        if (tx->next >= b) {
-            tx->wr_b++;
-        } else {
-            tx->wr_a++;
+        for (unsigned n = 0; n < 1u + pair; n++) {
+            bool to_b = (tx->next->word & EMU_ENTRY_NEXT_B) != 0;
+
+            if (tx->next >= b) {
+                tx->wr_b++;
+            } else {
+                tx->wr_a++;
+            }
+            tx->next = to_b ? &b[tx->wr_b & (tx->entries - 1)] : &a[tx->wr_a & (EMU_LANE_A - 1)];
         }
-        tx->next = to_b ? &b[tx->wr_b & (tx->entries - 1)] : &a[tx->wr_a & (EMU_LANE_A - 1)];
+        tx->wr_x += pair;
     }
     return l;
 }
@@ -139,10 +144,11 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
     }
     s->lane_before = tx.wr_a + tx.wr_b;
     reach(s, EMU_STEP_NOTIFYING);
-    code = emu_lane_push(NULL, &tx, target, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length);
+    code = emu_lane_push(NULL, &tx, target, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length, 0);
     b            = (struct emu_lane_entry *)((char *)tx.lane + EMU_LANE_HEAD) + EMU_LANE_A;
     l->wr_a      = tx.wr_a;
     l->wr_b      = tx.wr_b;
+    l->wr_x      = tx.wr_x;
     l->known_a   = tx.known_a;
     l->known_b   = tx.known_b;
     l->known_x   = tx.known_x;
@@ -151,7 +157,8 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
     return code;
 }
 
-static void local_notice(struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d, int code)
+static void local_notice(struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d, int code,
+                         uint64_t stamp)
 {
     uint32_t                   size = owner->proc->session_entries;
     uint64_t                   n    = atomic_load_explicit(&s->mrq_written, memory_order_relaxed);
@@ -173,6 +180,7 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
     e->notice.edata       = d->edata;
     e->notice.rmt_stadd   = d->rmt_stadd + d->length;
     e->code               = code;
+    e->stamp              = stamp;
     atomic_store_explicit(&s->mrq_written, n + 1, memory_order_release);
 }
 
@@ -311,6 +319,7 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
                      struct emu_peer **work)
 {
     struct emu_peer *target = NULL;
+    uint64_t         stamp  = emu_stamp(owner->block);
     int              code   = failed_with(s);
 
     if (code == UTOFU_SUCCESS) {
@@ -334,13 +343,16 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
         if (code == UTOFU_SUCCESS) {
             reach(s, EMU_STEP_NOTIFIED);
         }
+        if (target->id == owner->id) { /* to itself: the notice for the target comes first (2.2.3) */
+            stamp = emu_stamp(owner->block);
+        }
     }
     if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
         code = UTOFU_ERR_TCQ_OTHER;
     }
     if ((code <= UTOFU_ERR_MRQ_OTHER) ||
         ((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE))) {
-        local_notice(owner, s, d, code);
+        local_notice(owner, s, d, code, stamp);
     }
     return (code > UTOFU_ERR_MRQ_OTHER) ? code : UTOFU_SUCCESS;
 }

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  16u
+#define EMU_SHM_VERSION  17u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -195,20 +195,33 @@ struct emu_control {
 
 /* An entry of an MRQ lane: what a remote notice says and the lane does not.  Four of
  * them share a line, so that a stream of notices moves a line for every four.  The
- * word is stored last: sequence number (40 bits) | where the next entry is | whether
- * it belongs to this notice | type (8) | EDATA (8).  A notice of a Get has two
- * STADDs and takes two entries, of which the second is written first; that of a Put
- * in the timed mode, too, and the second one says when it may be seen. */
+ * word is stored last: 0 | sequence number (25 bits) | stamp (24) | flags (3) | type (3) |
+ * EDATA (8).  Numbers of so many bits differ in a ring, see emu_lane_next.  A notice of a
+ * Get has two STADDs and takes two entries, of which the second is written first; in the
+ * timed mode each does, and the second one's word is 1 | when it may be seen (62), around
+ * the flag that says where the next entry is. */
 struct emu_lane_entry {
-    uint64_t stadd; /* remote STADD of the notice; of a second entry: local STADD or ticks */
+    uint64_t stadd; /* remote STADD of the notice; of a second entry: local STADD */
     uint64_t word;
 };
-#define EMU_ENTRY_SEQ_SHIFT 24
-#define EMU_ENTRY_SEQ_MASK  (((uint64_t)1 << 40) - 1)
-#define EMU_ENTRY_NEXT_B    ((uint64_t)1 << 16)
-#define EMU_ENTRY_PAIR      ((uint64_t)1 << 17)
-#define EMU_ENTRY_TYPE(w)   ((uint8_t)((w) >> 8))
-#define EMU_ENTRY_EDATA(w)  ((uint8_t)(w))
+#define EMU_ENTRY_SEQ_SHIFT   38
+#define EMU_ENTRY_SEQ_MASK    (((uint64_t)1 << 25) - 1)
+#define EMU_ENTRY_STAMP_SHIFT 14
+#define EMU_ENTRY_STAMP_MASK  (((uint64_t)1 << 24) - 1)
+#define EMU_ENTRY_STAMPED     ((uint64_t)1 << 13) /* it has a stamp (emu_stamp.h) */
+#define EMU_ENTRY_PAIR        ((uint64_t)1 << 12) /* the next entry belongs to this notice */
+#define EMU_ENTRY_NEXT_B      ((uint64_t)1 << 11) /* the next entry is in ring B */
+#define EMU_ENTRY_TYPE(w)     ((uint8_t)((w) >> 8 & 7))
+#define EMU_ENTRY_EDATA(w)    ((uint8_t)(w))
+#define EMU_SECOND            ((uint64_t)1 << 63) /* so that it is never taken for a first one */
+static inline uint64_t emu_second_word(uint64_t due)
+{
+    return EMU_SECOND | ((due << 1) & ~EMU_SECOND & ~(uint64_t)0xfff) | (due & 0x7ff);
+}
+static inline uint64_t emu_second_due(uint64_t word)
+{
+    return ((word & ~EMU_SECOND) >> 12 << 11) | (word & 0x7ff);
+}
 
 /*
  * MRQ lane: single producer (one remote VCQ), single consumer (one local VCQ).
@@ -252,7 +265,8 @@ enum emu_lane_heat {
 #define EMU_LANE_OWNER_SLOT(w) ((uint32_t)((w) >> 48) & 0x7fffu)
 #define EMU_LANE_OWNER_GEN(w)  ((uint32_t)((w) >> 16) & 0xffffffu)
 
-/* What peers read with every notice: one line per VCQ, seldom written. */
+/* What peers read with every notice: one line per VCQ, seldom written, and one that they write
+ * where there are several of them. */
 struct emu_vcq_block {
     _Atomic uint32_t taken;      /* by a VCQ, from before it exists until all of it is gone (owner's use) */
     uint32_t         mrq_entries;
@@ -260,10 +274,14 @@ struct emu_vcq_block {
     uint64_t         vcq_id;     /* with default path */
     uint32_t         session;    /* session mode: it has a struct emu_session */
     _Atomic uint32_t armed;      /* its owner sleeps: who brings a notice takes this and rings */
+    _Atomic uint32_t senders;    /* so many there have been */
+    _Atomic uint32_t stamped;    /* more than one: notices are to have stamps (emu_stamp.h) */
     uint32_t         bell_length; /* of bell: where to ring, an abstract name */
     char             bell[32];
     _Atomic uint32_t announced;  /* lanes to look at: index + 1 of the last, a stack */
-    char             pad1[EMU_LINE - 72];
+    char             pad1[EMU_LINE - 80];
+    _Atomic uint64_t stamps;     /* given so far */
+    char             pad2[EMU_LINE - 8];
 };
 #define EMU_EPOCH_OVERFLOW ((uint64_t)1 << 63) /* no count gets there */
 
@@ -353,7 +371,7 @@ struct emu_session_slot { /* a TOQ entry and, when it was carried out, its TCQ e
 struct emu_session_notice {
     struct utofu_mrq_notice notice;
     int64_t                 code;
-    uint64_t                pad;
+    uint64_t                stamp; /* as in the word of an entry */
 };
 
 /* The producer's side of a lane from this VCQ to another: any carrier goes on with it */
@@ -405,7 +423,7 @@ struct emu_session {
 _Static_assert(sizeof(struct utofu_mrq_notice) == 64, "an MRQ notice is a cache line");
 _Static_assert(sizeof(struct emu_lane_entry) == 16, "lane entries do not straddle lines");
 _Static_assert(sizeof(struct emu_stag) == 64, "a registration is a cache line");
-_Static_assert(sizeof(struct emu_vcq_block) == EMU_LINE, "VCQ blocks do not share lines");
+_Static_assert(sizeof(struct emu_vcq_block) == 2 * EMU_LINE, "VCQ blocks do not share lines");
 _Static_assert(sizeof(struct emu_mailbox) == 64, "mailboxes do not straddle lines");
 _Static_assert(sizeof(struct emu_session_slot) == 96, "slots need no padding");
 _Static_assert(sizeof(struct emu_session_notice) == 80, "nor do notices");

@@ -9,15 +9,10 @@
 #define COUNT_SHARE     8u /* counting at a poll takes no more than one part in so many */
 #define COUNT_ALWAYS 8192u /* is done in no time */
 
-/* Notices in the queue that are known: local ones, and of each lane what is next, but no more than it can
- * hold, whatever its producer has written.  One more than `most` is enough. */
-static size_t known_unread(const struct emu_vcq *vcq, size_t most)
+/* Of each lane what is next, but no more than it can hold, whatever its producer has written.  One more
+ * than `most`, with `n` that there are, is enough. */
+static size_t lanes_unread(const struct emu_vcq *vcq, size_t n, size_t most)
 {
-    size_t n = vcq->mrq_tail - vcq->mrq_head;
-
-    if (vcq->session != NULL) {
-        n += emu_session_unread_local(vcq);
-    }
     for (uint32_t k = 0; k < vcq->num_hot; k++) {
         struct emu_rx_lane look = vcq->lanes[k]; /* goes ahead, takes nothing */
         uint32_t           room = EMU_LANE_A + EMU_LANE_B(emu_g.env.lane_entries);
@@ -30,6 +25,22 @@ static size_t known_unread(const struct emu_vcq *vcq, size_t most)
         }
     }
     return n;
+}
+
+size_t emu_lanes_unread(const struct emu_vcq *vcq)
+{
+    return lanes_unread(vcq, 0, SIZE_MAX);
+}
+
+/* Notices in the queue that are known */
+static size_t known_unread(const struct emu_vcq *vcq, size_t most)
+{
+    size_t n = vcq->mrq_tail - vcq->mrq_head;
+
+    if (vcq->session != NULL) {
+        n += emu_session_unread_local(vcq);
+    }
+    return lanes_unread(vcq, n, most);
 }
 
 /* The same, and of lanes that are new */

@@ -7,6 +7,7 @@
 #include "emu_internal.h"
 #include "emu_job.h"
 #include "emu_modes.h"
+#include "emu_stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,7 @@ static int vcq_create(unsigned tni, uint32_t cmp, unsigned long flags, utofu_vcq
     vcq->block->session     = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
     atomic_store(&vcq->block->epoch, 0);
     atomic_store(&vcq->block->announced, 0);
+    emu_stamps_reset(vcq->block, (vcq->special & EMU_SPECIAL_SESSION) != 0);
     vcq->gen = atomic_fetch_add(&emu_g.control->vcq_gen[emu_g.slot][index], 1) + 1; /* odd: it exists */
     emu_g.control->node[emu_g.node].cq[tni * EMU_NUM_CQS + vcq->cq].users++;
     vcq->stadd_top = EMU_STADD_TOP(

@@ -35,7 +35,8 @@ static int postpone(struct emu_process *shm, utofu_vcq_id_t origin)
         }
         for (unsigned k = 0; k + 1 < EMU_LANE_A; k += 2) {
             if (e[k].word & EMU_ENTRY_PAIR) { /* the second one has the time */
-                e[k + 1].stadd += (uint64_t)1 << 60;
+                uint64_t later  = emu_second_due(e[k + 1].word) + ((uint64_t)1 << 60);
+                e[k + 1].word = emu_second_word(later) | (e[k + 1].word & EMU_ENTRY_NEXT_B);
                 changed++;
             }
         }
