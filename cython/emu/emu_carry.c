@@ -227,24 +227,29 @@ void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, v
     emu_tcq_push(vcq, cbdata, tcq_error ? code : UTOFU_SUCCESS);
 }
 
-int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due)
+int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due,
+                      uint64_t stamp)
 {
     bool get  = d->kind == EMU_OP_GET;
     int  code = emu_notify(vcq, peer, emu_desc_lcl_type(d) + 1, d->edata, get ? d->lcl_stadd + d->length : 0,
-                           (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length, due);
+                           (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length, due, stamp);
 
     return (code == UTOFU_SUCCESS) || (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER;
 }
 
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
-                      uint64_t due)
+                      uint64_t due, uint64_t posted)
 {
     bool     get = d->kind == EMU_OP_GET;
     uint64_t end = (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length;
 
+    if (!(d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !(vcq->special & EMU_SPECIAL_TIMED)) {
+        emu_mrq_gather(vcq); /* else it was done when the operation was posted */
+    }
     emu_mrq_push(vcq, emu_desc_lcl_type(d), emu_canonical_id(d->rmt_id), d->edata,
                  (code == UTOFU_SUCCESS) ? c->value : 0, get ? d->lcl_stadd + d->length : 0, get ? 0 : end, code);
-    vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due = due;
+    vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due    = due;
+    vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].posted = posted;
     /* In the order of time, but never before an earlier one of the same remote VCQ
      * (2.2.10): an error is known as soon as the remote VCQ is not there any more, while
      * what was posted before it went is still under way. */

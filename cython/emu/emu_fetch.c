@@ -62,13 +62,13 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         goto failed;
     }
     code = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_GET, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
-                     0);
+                         0, 0);
     emu_vcq_unlock(vcq);
     return code;
 
 failed_here:
     if (emu_failed_here(code) && (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-        (void)emu_notify(vcq, peer, UTOFU_MRQ_TYPE_RMT_GET, edata, lcl_stadd + length, rmt_stadd + length, 0);
+        (void)emu_notify(vcq, peer, UTOFU_MRQ_TYPE_RMT_GET, edata, lcl_stadd + length, rmt_stadd + length, 0, 0);
     }
 failed:
     code = emu_post_failed(vcq, &(struct emu_post){rmt_vcq_id, lcl_stadd + length, rmt_stadd + length, edata, flags, cbdata,
@@ -115,7 +115,7 @@ EMU_INLINE int post_armw(utofu_vcq_hdl_t vcq_hdl, uint64_t rmt_vcq_id, int op, u
             goto failed;
         }
     }
-    code = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_ARMW, 0, rmt_stadd, edata, flags, cbdata, old);
+    code = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_ARMW, 0, rmt_stadd, edata, flags, cbdata, old, 0);
     emu_vcq_unlock(vcq);
     return code;
 

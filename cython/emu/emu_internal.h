@@ -205,6 +205,7 @@ struct emu_rx_lane {
     uint32_t              index;   /* in the process segment */
     uint8_t               served;  /* since the last sweep */
     uint8_t               marked;  /* by this sweep */
+    uint8_t               stamped; /* the notice that was taken last */
 };
 
 struct emu_tcq_entry {
@@ -217,7 +218,8 @@ struct emu_tcq_entry {
 struct emu_mrq_entry {
     struct utofu_mrq_notice notice;
     int                     code;
-    uint64_t                due; /* timed mode: not to be seen before */
+    uint64_t                due; /* timed mode: not to be seen before; its call began */
+    uint64_t                posted;
 };
 
 /* Why a VCQ does not take the shortest way.  With any but LOCKED, operations go

@@ -164,7 +164,7 @@ void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane)
 
 /* What a place has had before must not have the number of what comes next.  A place of ring A is used again when it
  * was read, and then all entries since are unread or those of A: fewer than there are numbers.  A place of ring B may
- * have been left alone for any time, so its number is looked at. */
+ * have been left alone for any time, or never used, which looks like number 0; so that is looked at. */
 _Static_assert(EMU_LANE_A + 2 * EMU_LANE_B(EMU_MRQ_MAX) < EMU_ENTRY_SEQ_MASK, "numbers of entries differ");
 
 struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
@@ -186,7 +186,8 @@ struct emu_lane_entry *emu_lane_next(struct emu_lane_tx *tx)
     }
     b += tx->wr_b & (tx->entries - 1);
     if (b->word >> EMU_ENTRY_SEQ_SHIFT == ((tx->wr_a + tx->wr_b + 1) & EMU_ENTRY_SEQ_MASK)) {
-        __atomic_store_n(&b->word, 0, __ATOMIC_RELAXED); /* the entry that says that this is next is stored later */
+        /* no number is that; the entry that says that this place is next is stored later */
+        __atomic_store_n(&b->word, EMU_SECOND, __ATOMIC_RELAXED);
     }
     return b;
 }

@@ -13,6 +13,7 @@
 
 /* When the parts of an operation happen, in ticks of emu_ticks(); 0: at once. */
 struct emu_times {
+    uint64_t posted;  /* the call began */
     uint64_t read;    /* the source is read, an ARMW carried out */
     uint64_t visible; /* the last bytes are there */
     uint64_t remote;  /* the remote MRQ notice; that of a put is brought before that */
@@ -30,10 +31,11 @@ struct emu_carried {
 int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c);
 /* The last bytes of a source were read, or it failed: SUCCESS or a TCQ error */
 void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due);
-/* due: it is not to be seen before, in ticks; 0: at once */
-int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due);
+/* due: it is not to be seen before, in ticks; 0: at once.  stamp: the one that it has got; 0: none yet */
+int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due,
+                      uint64_t stamp);
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
-                      uint64_t due);
+                      uint64_t due, uint64_t posted);
 /* enum utofu_mrq_notice_type of the local notice; NOP: -1 */
 int emu_desc_lcl_type(const struct emu_desc *d);
 
@@ -45,8 +47,11 @@ int emu_session_init(struct emu_vcq *vcq);
 void emu_session_close(struct emu_vcq *vcq); /* no lock held; the VCQ's generation has changed */
 void emu_session_fini(struct emu_vcq *vcq);
 /* The data of a Put with this SPS has arrived at the peer's VCQ: before its notices are given.
- * True: when they were given, what it started is to be carried (VCQ locked). */
-EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps);
+ * True: when they were given, what it started is to be carried (VCQ locked).  tells: it has a
+ * remote notice, which gets the stamp; then emu_session_told.  Of what it starts that is known
+ * before, as others may carry it at once. */
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, uint64_t *stamp_p);
+EMU_NOINLINE void emu_session_told(struct emu_peer *peer, uint64_t stamp);
 EMU_NOINLINE void emu_session_carry(struct emu_vcq *via, struct emu_peer *peer);
 /* Carry on for the VCQ with this ID, if there is anything to be done. */
 void emu_session_go_on(struct emu_vcq *via, uint64_t id);
@@ -59,6 +64,8 @@ int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata);
 bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p);
 /* Is there a local notice?  Its stamp, as in the word of an entry */
 bool emu_session_has_local(struct emu_vcq *vcq, uint64_t *stamp_p);
+/* Is the remote notice of a Put that may have started something still to come?  Local ones wait for it. */
+bool emu_session_untold(struct emu_vcq *vcq);
 /* Nobody carries at this moment: a remote notice may be returned. */
 bool emu_session_idle(struct emu_vcq *vcq);
 size_t emu_session_unread_local(const struct emu_vcq *vcq);

@@ -22,6 +22,9 @@ int emu_post_failed(struct emu_vcq *vcq, const struct emu_post *p, int code)
         } else {
             emu_toq_take(vcq);
         }
+        if (!(p->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
+            emu_mrq_gather(vcq); /* else it was done when the operation began */
+        }
         emu_mrq_push(vcq, p->lcl_type, emu_canonical_id(p->rmt_id), p->edata, 0, get ? p->lcl_end : 0, get ? 0 : p->rmt_end,
                  code);
     }

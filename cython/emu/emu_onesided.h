@@ -26,12 +26,13 @@ EMU_COLD int emu_post_failed(struct emu_vcq *vcq, const struct emu_post *p, int 
 
 /* Notices of an operation that was carried out. */
 EMU_INLINE int emu_post_done(struct emu_vcq *vcq, struct emu_peer *peer, int lcl_type, uint64_t lcl_end,
-                            uint64_t rmt_end, uint64_t edata, unsigned long flags, void *cbdata, uint64_t value)
+                            uint64_t rmt_end, uint64_t edata, unsigned long flags, void *cbdata, uint64_t value,
+                            uint64_t stamp)
 {
     bool get = lcl_type == UTOFU_MRQ_TYPE_LCL_GET;
 
     if (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
-        int code = emu_notify(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end, 0);
+        int code = emu_notify(vcq, peer, lcl_type + 1, edata, get ? lcl_end : 0, rmt_end, 0, stamp);
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
             return emu_post_failed(vcq, &(struct emu_post){peer->id, lcl_end, rmt_end, edata, flags, cbdata, lcl_type},
                                (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER);

@@ -103,9 +103,10 @@ bool emu_lane_pair(struct emu_vcq *vcq, struct emu_lane_tx *tx, uint64_t lcl_sta
                    struct emu_lane_entry **entry_p, uint64_t *word_p);
 
 /* Put a notice into a lane (of vcq or, NULL, of somebody else) towards the peer; MRQ_PEER: its MRQ overflows, it
- * ends.  lcl_stadd: of a get.  due: when the target may see it, in ticks (timed mode); 0: at once. */
+ * ends.  lcl_stadd: of a get.  due: when the target may see it, in ticks (timed mode); 0: at once.
+ * stamp: the one that it has got; 0: none yet. */
 EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct emu_peer *peer, int type,
-                             uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd, uint64_t due)
+                             uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd, uint64_t due, uint64_t stamp)
 {
     struct emu_vcq_block  *target = peer->block;
     struct emu_lane_entry *e;
@@ -122,7 +123,7 @@ EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct
         return UTOFU_ERR_MRQ_PEER;
     }
     if (emu_unlikely(atomic_load_explicit(&target->stamped, memory_order_relaxed) != 0)) {
-        word |= emu_stamp(target);
+        word |= (stamp != 0) ? stamp : emu_stamp(target);
     }
     e->stadd = rmt_stadd;
     __atomic_store_n(&e->word, word | ((uint64_t)type << 8) | edata, __ATOMIC_RELEASE);
@@ -137,7 +138,7 @@ EMU_INLINE int emu_lane_push(struct emu_vcq *vcq, struct emu_lane_tx *tx, struct
 
 /* A remote notice of an operation of this VCQ */
 EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, uint64_t edata, uint64_t lcl_stadd,
-                          uint64_t rmt_stadd, uint64_t due)
+                          uint64_t rmt_stadd, uint64_t due, uint64_t stamp)
 {
     if (emu_unlikely(peer->tx.lane == NULL)) {
         uint32_t index;
@@ -147,7 +148,7 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
             return code;
         }
     }
-    return emu_lane_push(vcq, &peer->tx, peer, type, edata, lcl_stadd, rmt_stadd, due);
+    return emu_lane_push(vcq, &peer->tx, peer, type, edata, lcl_stadd, rmt_stadd, due, stamp);
 }
 
 /* ------------------------------------------------------------- translation */

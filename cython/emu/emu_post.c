@@ -76,6 +76,7 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     struct emu_carried c     = {0};
     bool               timed = (vcq->special & EMU_SPECIAL_TIMED) != 0, starts = false;
     int                code  = fail, type;
+    uint64_t           stamp = 0;
 
     if (timed) {
         emu_timing_plan(vcq, d, &times);
@@ -84,19 +85,21 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
         code = emu_carry(vcq, d, timed ? &times : NULL, &c);
     }
     if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_PUT) && EMU_DESC_SPS(d)) {
-        starts = emu_session_credit(c.peer, EMU_DESC_SPS(d));
+        starts = emu_session_credit(c.peer, EMU_DESC_SPS(d),
+                                    (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &stamp);
     }
     type = emu_desc_lcl_type(d);
     if ((code == UTOFU_SUCCESS) && (type >= 0) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-        code = emu_remote_notice(vcq, d, c.peer, times.remote);
+        code = emu_remote_notice(vcq, d, c.peer, times.remote, stamp);
+        emu_session_told(c.peer, stamp);
     } else if ((d->kind == EMU_OP_GET) && emu_failed_here(code) && (fail == UTOFU_SUCCESS) &&
                (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-        (void)emu_remote_notice(vcq, d, c.peer, times.remote);
+        (void)emu_remote_notice(vcq, d, c.peer, times.remote, 0);
     }
     emu_complete_tcq(vcq, d, code, cbdata, times.tcq);
     if ((type >= 0) && (((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) ||
                         ((code <= UTOFU_ERR_MRQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH)))) {
-        emu_local_notice(vcq, d, &c, code, times.local);
+        emu_local_notice(vcq, d, &c, code, times.local, times.posted);
     }
     if (vcq->special & EMU_SPECIAL_STATS) {
         emu_stats_done(vcq, d, &c, code);

@@ -43,6 +43,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     struct emu_region *r;
     struct emu_peer   *peer;
     uintptr_t          entry;
+    uint64_t           stamp  = 0;
     bool               starts = false, answer = false;
     int                code;
 
@@ -74,10 +75,14 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
         atomic_thread_fence(memory_order_seq_cst);
     }
     if (emu_unlikely(flags & UTOFU_ONESIDED_FLAG_SPS(15ul))) {
-        starts = emu_session_credit(peer, (unsigned)(flags >> 24) & 15);
+        starts = emu_session_credit(peer, (unsigned)(flags >> 24) & 15,
+                                    (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &stamp);
     }
     entry = (uintptr_t)peer->tx.next;
-    code  = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0);
+    code  = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0, stamp);
+    if (emu_unlikely(stamp != 0)) {
+        emu_session_told(peer, stamp);
+    }
     if (emu_unlikely(answer)) {
         vcq->answers = false;
         tofu_demote_line(entry); /* 0, where there was no lane: nothing happens */
@@ -204,7 +209,7 @@ static EMU_NOINLINE bool notify_answer(struct emu_vcq *vcq, struct emu_peer *pee
         demote_data(dst, length);
         emu_fetch_next(peer, r, dst, length);
     }
-    if (emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0) !=
+    if (emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0, 0) !=
         UTOFU_SUCCESS) {
         return false;
     }
@@ -223,7 +228,7 @@ EMU_INLINE bool notify(struct emu_vcq *vcq, struct emu_peer *peer, const struct 
     if (dst != NULL) {
         emu_fetch_next(peer, r, dst, length);
     }
-    return emu_likely(emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0) ==
+    return emu_likely(emu_lane_push(vcq, &peer->tx, peer, UTOFU_MRQ_TYPE_RMT_PUT, edata, 0, rmt_stadd + length, 0, 0) ==
                       UTOFU_SUCCESS);
 }
 

@@ -147,7 +147,8 @@ static EMU_NOINLINE int take(struct emu_vcq *vcq, struct emu_rx_lane *rx, struct
     /* the next one may come to the same place, or as far on as this one from the last */
     vcq->warm = (const char *)(uintptr_t)(last_byte(vcq, stadd) + (stadd - vcq->warm_stadd));
     vcq->warm_stadd = stadd;
-    rx->served = 1;
+    rx->served  = 1;
+    rx->stamped = (word & EMU_ENTRY_STAMPED) != 0;
     rx->unpublished++;
     if (++vcq->unpublished >= PUBLISH_EVERY) {
         lanes_publish(vcq); /* nothing more of rx: lanes may have come */
@@ -219,23 +220,35 @@ EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_n
     return NULL;
 }
 
-/* No more of them than there are now: senders may be as fast as we are.  Not if one of them may be of an operation
+/* No more of them than there are now, as senders may be as fast as we are: so many; where they have stamps, up to the
+ * last that was given, of which each sender may still have one to store.  Not if one of them may be of an operation
  * whose target is the VCQ itself, and the local notice of which is there: that comes after it. */
 void emu_mrq_gather(struct emu_vcq *vcq)
 {
     bool                waits = vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail);
     struct emu_rx_lane *rx    = waits ? NULL : lane_ready(vcq);
+    uint64_t            end   = (rx != NULL) ? emu_stamps_end(vcq->block) : 0;
+    size_t              n     = (rx != NULL) ? emu_lanes_unread(vcq) : 0, late = vcq->num_hot;
 
-    for (size_t n = (rx != NULL) ? emu_lanes_unread(vcq) : 0; (n > 0) && (rx != NULL); n--) {
+    for (; rx != NULL; rx = lane_ready(vcq)) {
         struct emu_mrq_entry *m;
 
+        if (n > 0) {
+            n--;
+        } else if ((late == 0) || !(rx->cur->word & EMU_ENTRY_STAMPED)) {
+            break;
+        } else {
+            late--;
+        }
+        if ((rx->cur->word & EMU_ENTRY_STAMPED) && (emu_stamp_after(rx->cur->word, end) >= EMU_STAMP_SAME)) {
+            break;
+        }
         if (vcq->mrq_tail - vcq->mrq_head == vcq->mrq_size) {
             emu_mrq_grow(vcq);
         }
         m       = &vcq->mrq[vcq->mrq_tail++ & (vcq->mrq_size - 1)];
         m->code = take(vcq, rx, &m->notice);
         m->due  = 0;
-        rx      = lane_ready(vcq);
     }
 }
 
@@ -259,6 +272,15 @@ bool emu_queue_quiet(struct emu_vcq *vcq)
     return quiet && ((vcq->wire != NULL) ? !emu_wire_tcq_ready(vcq) : (vcq->tcq_head == vcq->tcq_tail));
 }
 
+/* Timed mode: was the remote notice there when that operation of ours was posted, or, where it can be no answer to
+ * it, when our notice was due? */
+static bool came_before(const struct emu_mrq_entry *ours, const struct emu_rx_lane *rx)
+{
+    uint64_t due = emu_lane_due(rx);
+
+    return (due <= ours->posted) || ((due < ours->due) && (rx->origin != ours->notice.vcq_id));
+}
+
 /* The same for a special VCQ (locked) */
 static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
@@ -267,7 +289,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     struct emu_rx_lane *rx;
     int                 code = UTOFU_ERR_NOT_FOUND;
     uint64_t            stamp = 0;
-    bool                local;
+    bool                local, untold;
 
     /* the strict mode counts the notices of all senders together, as an MRQ does */
     if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
@@ -281,23 +303,35 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
+
+        rx = timed ? lane_ready(vcq) : NULL;
+        if ((rx != NULL) && came_before(m, rx) && emu_timing_remote(emu_lane_due(rx))) {
+            code = take(vcq, rx, notice);
+            goto out;
+        }
         if (!timed || emu_timing_polled(m->due)) {
             code = take_local(vcq, notice);
             goto out;
         }
     }
-    local = (vcq->session != NULL) && emu_session_has_local(vcq, &stamp); /* before the lanes are looked at */
-    rx    = lane_ready(vcq);
-    if ((rx != NULL) && (vcq->session != NULL) && !local) {
+    for (bool again = false;; again = true) {
+        /* in this order: what is told, and what was there before a local notice, is in a lane then */
+        local  = (vcq->session != NULL) && emu_session_has_local(vcq, &stamp);
+        untold = local && emu_session_untold(vcq);
+        rx     = lane_ready(vcq);
+        if ((vcq->session == NULL) || local || (rx == NULL) || again) {
+            break;
+        }
         /* It may be the answer to a Put whose local notice is just being written by
          * its carrier; that notice comes first. */
         if (!emu_session_idle(vcq)) {
             goto out;
         }
-        local = emu_session_has_local(vcq, &stamp);
     }
-    if (local && ((rx == NULL) || (emu_stamp_after(rx->cur->word, stamp) > EMU_STAMP_SAME)) &&
-        emu_session_poll_local(vcq, notice, &code)) {
+    if (local && ((rx == NULL) || (emu_stamp_after(rx->cur->word, stamp) > EMU_STAMP_SAME))) {
+        if (!untold && emu_session_poll_local(vcq, notice, &code)) {
+            vcq->stamp = stamp;
+        }
         goto out;
     }
     if (rx == NULL) {
@@ -318,7 +352,9 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         /* The target's clock may be ahead of ours: still, our own notice comes before
          * its answer. */
         for (uint32_t i = vcq->mrq_head; (i != vcq->mrq_tail) && (rx->origin != vcq->id); i++) {
-            if (vcq->mrq[i & (vcq->mrq_size - 1)].notice.vcq_id == rx->origin) {
+            const struct emu_mrq_entry *m = &vcq->mrq[i & (vcq->mrq_size - 1)];
+
+            if ((m->notice.vcq_id == rx->origin) && !came_before(m, rx)) {
                 code = take_local(vcq, notice);
                 goto out;
             }

@@ -242,6 +242,8 @@ void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
     vcq->epoch = epoch;
 }
 
+#define HEAR_MOST 64u /* announcements, in one look for the earliest */
+
 /* Where it is in the order of all senders'.  Those that wait are far fewer than there are stamps, so it is before or
  * after the last one that was taken. */
 static uint64_t lane_place(const struct emu_vcq *vcq, const struct emu_rx_lane *rx)
@@ -251,7 +253,10 @@ static uint64_t lane_place(const struct emu_vcq *vcq, const struct emu_rx_lane *
     if (vcq->special & EMU_SPECIAL_TIMED) {
         return emu_lane_due(rx); /* as they arrive, not as they were sent */
     }
-    return (word & EMU_ENTRY_STAMPED) ? emu_stamp_after(word, vcq->stamp) + 1 : 0;
+    if (!(word & EMU_ENTRY_STAMPED)) {
+        return rx->stamped ? UINT64_MAX - 1 : 0; /* no honest sender's, after one that had */
+    }
+    return emu_stamp_after(word, vcq->stamp) + 1;
 }
 
 /* While the lanes are looked at one may come into one
@@ -262,16 +267,18 @@ struct emu_rx_lane *emu_lanes_earliest(struct emu_vcq *vcq)
     struct emu_rx_lane *first = NULL;
     uint64_t            least = UINT64_MAX, epoch, place;
     bool                found = true;
+    unsigned            heard = 0;
 
     /* each time round it is another lane's, whatever peers write */
     for (uint32_t rounds = 0; found && (rounds <= vcq->num_hot + 1); rounds++) {
         found = false;
         epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-        if (epoch != vcq->epoch) {
+        if ((epoch != vcq->epoch) && (heard++ < HEAR_MOST)) {
             emu_lanes_refresh(vcq, epoch);
-            first = NULL; /* places have changed */
-            least = UINT64_MAX;
-            found = true;
+            first  = NULL; /* places have changed */
+            least  = UINT64_MAX;
+            found  = true;
+            rounds = 0;
         }
         for (uint32_t i = 0; i < vcq->num_hot; i++) {
             if (!emu_lane_has(&vcq->lanes[i])) {

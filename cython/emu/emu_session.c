@@ -69,9 +69,12 @@ static bool lock_for_good(struct emu_session *s)
 /* ------------------------------------------------------------- the owner */
 
 /* What the owner goes by.  Carriers see the two numbers in the session, where others can write as well. */
+#define UNTOLD_US 100000u
+
 struct emu_session_own {
     _Atomic uint64_t posted, tcq_read; /* other threads may ask for the room */
     void             *cbdata[EMU_SESSION_TOQ];
+    uint64_t         untold; /* us: since when somebody was to tell what he had started; 0: nobody */
 };
 
 int emu_session_init(struct emu_vcq *vcq)
@@ -100,6 +103,9 @@ int emu_session_init(struct emu_vcq *vcq)
     atomic_store(&s->tcq_read, 0);
     atomic_store(&s->mrq_written, 0);
     atomic_store(&s->mrq_read, 0);
+    atomic_store(&s->starts, 0);
+    atomic_store(&s->told, 0);
+    s->stamp = 0;
     memset(s->lane, 0, sizeof(s->lane));
     emu_shared_unlock(&s->lock);
     vcq->session = s;
@@ -250,6 +256,34 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
     return true;
 }
 
+
+static uint64_t microseconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
+bool emu_session_untold(struct emu_vcq *vcq)
+{
+    struct emu_session *s = vcq->session;
+    uint64_t            told = atomic_load(&s->told), starts = atomic_load(&s->starts), now;
+
+    if ((int64_t)(starts - told) <= 0) {
+        vcq->session_own->untold = 0;
+        return false;
+    }
+    now = microseconds();
+    if (vcq->session_own->untold == 0) {
+        vcq->session_own->untold = now;
+    } else if (now - vcq->session_own->untold > UNTOLD_US) {
+        atomic_fetch_add(&s->told, starts - told); /* he was killed, or is stopped */
+        vcq->session_own->untold = 0;
+        return false;
+    }
+    return true;
+}
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)
 {

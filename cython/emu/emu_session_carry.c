@@ -53,7 +53,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
 {
     struct emu_session_lane *l = NULL;
     struct emu_carried_lane *c;
-    uint32_t                 entries = target->proc->lane_entries;
+    uint32_t                 entries = target->proc->lane_entries, at;
 
     for (unsigned i = 0; (i < EMU_SESSION_LANES) && (l == NULL); i++) {
         if ((s->lane[i].target == target->id) || (s->lane[i].target == 0)) {
@@ -95,19 +95,20 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
         c->next         = target->carried;
         target->carried = c;
     }
+    at  = atomic_load(&l->current) & 1;
     *tx = (struct emu_lane_tx){.lane    = c->lane,
                                .entries = EMU_LANE_B(entries),
                                .limit   = target->block->mrq_entries,
-                               .wr_a    = l->wr_a,
-                               .wr_b    = l->wr_b,
-                               .wr_x    = l->wr_x,
-                               .known_a = l->known_a,
-                               .known_b = l->known_b,
-                               .known_x = l->known_x};
+                               .wr_a    = l->at[at].wr_a,
+                               .wr_b    = l->at[at].wr_b,
+                               .wr_x    = l->at[at].wr_x,
+                               .known_a = l->at[at].known_a,
+                               .known_b = l->at[at].known_b,
+                               .known_x = l->at[at].known_x};
     struct emu_lane_entry *a = (struct emu_lane_entry *)((char *)c->lane + EMU_LANE_HEAD);
     struct emu_lane_entry *b = a + EMU_LANE_A;
 
-    tx->next = l->next_in_b ? &b[l->next & (tx->entries - 1)] : &a[l->next & (EMU_LANE_A - 1)];
+    tx->next = l->at[at].next_in_b ? &b[l->at[at].next & (tx->entries - 1)] : &a[l->at[at].next & (EMU_LANE_A - 1)];
     /* a carrier that died may have gone on without saying so */
     while ((__atomic_load_n(&tx->next->word, __ATOMIC_ACQUIRE) >> EMU_ENTRY_SEQ_SHIFT) ==
            ((tx->wr_a + tx->wr_b + 1) & EMU_ENTRY_SEQ_MASK)) {
@@ -129,11 +130,13 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
 }
 
 /* A remote notice in the owner's name */
-static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer *target, const struct emu_desc *d)
+static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer *target, const struct emu_desc *d,
+                  uint64_t stamp)
 {
     struct emu_lane_tx       tx;
     struct emu_session_lane *l = lane_find(owner, s, target, &tx);
     struct emu_lane_entry   *b;
+    uint32_t                 at;
     int                      code;
 
     if (l == NULL) {
@@ -144,21 +147,22 @@ static int notify(struct emu_peer *owner, struct emu_session *s, struct emu_peer
     }
     s->lane_before = tx.wr_a + tx.wr_b;
     reach(s, EMU_STEP_NOTIFYING);
-    code = emu_lane_push(NULL, &tx, target, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length, 0);
-    b            = (struct emu_lane_entry *)((char *)tx.lane + EMU_LANE_HEAD) + EMU_LANE_A;
-    l->wr_a      = tx.wr_a;
-    l->wr_b      = tx.wr_b;
-    l->wr_x      = tx.wr_x;
-    l->known_a   = tx.known_a;
-    l->known_b   = tx.known_b;
-    l->known_x   = tx.known_x;
-    l->next_in_b = tx.next >= b;
-    l->next      = (uint32_t)(l->next_in_b ? tx.next - b : tx.next - (b - EMU_LANE_A));
+    code = emu_lane_push(NULL, &tx, target, UTOFU_MRQ_TYPE_RMT_PUT, d->edata, 0, d->rmt_stadd + d->length, 0, stamp);
+    b  = (struct emu_lane_entry *)((char *)tx.lane + EMU_LANE_HEAD) + EMU_LANE_A;
+    at = (atomic_load(&l->current) & 1) ^ 1;
+    l->at[at].wr_a      = tx.wr_a;
+    l->at[at].wr_b      = tx.wr_b;
+    l->at[at].wr_x      = tx.wr_x;
+    l->at[at].known_a   = tx.known_a;
+    l->at[at].known_b   = tx.known_b;
+    l->at[at].known_x   = tx.known_x;
+    l->at[at].next_in_b = tx.next >= b;
+    l->at[at].next      = (uint32_t)((tx.next >= b) ? tx.next - b : tx.next - (b - EMU_LANE_A));
+    atomic_store(&l->current, at);
     return code;
 }
 
-static void local_notice(struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d, int code,
-                         uint64_t stamp)
+static void local_notice(struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d, int code)
 {
     uint32_t                   size = owner->proc->session_entries;
     uint64_t                   n    = atomic_load_explicit(&s->mrq_written, memory_order_relaxed);
@@ -180,7 +184,7 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
     e->notice.edata       = d->edata;
     e->notice.rmt_stadd   = d->rmt_stadd + d->length;
     e->code               = code;
-    e->stamp              = stamp;
+    e->stamp              = s->stamp;
     atomic_store_explicit(&s->mrq_written, n + 1, memory_order_release);
 }
 
@@ -264,13 +268,18 @@ static void add_work(struct emu_peer **work, struct emu_peer *peer)
 }
 
 /* Credit the SPS of a Put to its target.  by: the session that the Put is of, NULL: none */
-static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps, struct emu_session *by)
+static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps, bool tells, struct emu_session *by,
+                   uint64_t *stamp_p)
 {
     struct emu_session *s = session_of(target);
     uint64_t            had;
 
     if (s == NULL) {
         return; /* ignored by a VCQ in free mode (3.7.9.3) */
+    }
+    if (tells) {
+        atomic_fetch_add(&s->starts, 1);
+        *stamp_p = emu_stamp(target->block);
     }
     do {
         had = atomic_load(&s->credits);
@@ -286,7 +295,8 @@ static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps
 }
 
 /* The same for a Put of a session, from the step that was reached */
-static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned sps, struct emu_session *by)
+static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned sps, bool tells,
+                       struct emu_session *by, uint64_t *stamp_p)
 {
     struct emu_session *s = session_of(target);
 
@@ -297,7 +307,7 @@ static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned
         return UTOFU_ERR_TCQ_OTHER; /* by who died there, or by somebody else */
     }
     if (step_of(by) < EMU_STEP_CREDITED) {
-        credit(work, target, sps, by);
+        credit(work, target, sps, tells, by, stamp_p);
         reach(by, EMU_STEP_CREDITED);
     }
     return UTOFU_SUCCESS;
@@ -318,8 +328,9 @@ static int failed_with(struct emu_session *s)
 static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_session *s, const struct emu_desc *d,
                      struct emu_peer **work)
 {
+    bool             tells  = (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0;
+    uint64_t         stamp  = 0;
     struct emu_peer *target = NULL;
-    uint64_t         stamp  = emu_stamp(owner->block);
     int              code   = failed_with(s);
 
     if (code == UTOFU_SUCCESS) {
@@ -335,24 +346,26 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
         }
     }
     if ((code == UTOFU_SUCCESS) && EMU_DESC_SPS(d)) {
-        code = credit_once(work, target, EMU_DESC_SPS(d), s);
+        code = credit_once(work, target, EMU_DESC_SPS(d), tells, s, &stamp);
     }
-    if ((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
-        (step_of(s) < EMU_STEP_NOTIFIED)) {
-        code = notify(owner, s, target, d);
+    if ((code == UTOFU_SUCCESS) && tells && (step_of(s) < EMU_STEP_NOTIFIED)) {
+        code = notify(owner, s, target, d, stamp);
         if (code == UTOFU_SUCCESS) {
             reach(s, EMU_STEP_NOTIFIED);
         }
         if (target->id == owner->id) { /* to itself: the notice for the target comes first (2.2.3) */
-            stamp = emu_stamp(owner->block);
+            s->stamp = emu_stamp(owner->block);
         }
+    }
+    if (stamp != 0) {
+        emu_session_told(target, stamp);
     }
     if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
         code = UTOFU_ERR_TCQ_OTHER;
     }
     if ((code <= UTOFU_ERR_MRQ_OTHER) ||
         ((code == UTOFU_SUCCESS) && (d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE))) {
-        local_notice(owner, s, d, code, stamp);
+        local_notice(owner, s, d, code);
     }
     return (code > UTOFU_ERR_MRQ_OTHER) ? code : UTOFU_SUCCESS;
 }
@@ -367,11 +380,15 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
     if ((atomic_load(&s->step) >> EMU_STEP_NUMBER_SHIFT) != n) {
         atomic_store(&s->step, n << EMU_STEP_NUMBER_SHIFT);
     }
+    if (s->stamp == 0) {
+        s->stamp = emu_stamp(owner->block);
+    }
     atomic_store(&s->claimed, n + 1);
     memcpy(&d, slot->desc, sizeof(d));
     if ((d.kind == EMU_OP_PUT) && (d.length <= EMU_MAX_PUTGET)) {
         slot->code = carry_put(via, owner, s, &d, work);
     }
+    s->stamp = 0;
     atomic_store(&s->started, n + 1);
 }
 
@@ -416,11 +433,20 @@ static void end(struct emu_vcq *via)
     emu_peers_bury(via);
 }
 
-EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps)
+EMU_NOINLINE void emu_session_told(struct emu_peer *peer, uint64_t stamp)
+{
+    struct emu_session *s = session_of(peer);
+
+    if ((stamp != 0) && (s != NULL)) {
+        atomic_fetch_add(&s->told, 1);
+    }
+}
+
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, uint64_t *stamp_p)
 {
     struct emu_peer *work = NULL;
 
-    credit(&work, peer, sps, NULL);
+    credit(&work, peer, sps, tells, NULL, stamp_p);
     if (work != NULL) {
         work->in_work = false;
     }

@@ -380,9 +380,12 @@ struct emu_session_lane {
     uint32_t target_slot, target_process; /* whose it is: generations of VCQs are counted ... */
     uint32_t target_gen;                  /* ... by each process anew, and the ID can be the same */
     uint32_t index;  /* lane, in the target's process segment */
-    uint64_t wr_a, wr_b, wr_x, known_a, known_b, known_x;
-    uint32_t next;   /* index of the next entry in its ring */
-    uint32_t next_in_b;
+    _Atomic uint32_t current; /* which of these holds: who is killed writing the other one has not begun */
+    struct {
+        uint64_t wr_a, wr_b, wr_x, known_a, known_b, known_x;
+        uint32_t next;   /* index of the next entry in its ring */
+        uint32_t next_in_b;
+    } at[2];
 };
 
 #define EMU_SESSION_TOQ   2048u
@@ -399,7 +402,9 @@ struct emu_session {
     _Atomic uint64_t step;     /* how far the operation under way got: emu_session.h */
     uint64_t         lane_before, local_before, credit_before;
     int64_t          outcome; /* of which the local notice is */
-    char             pad[2 * EMU_LINE - sizeof(struct emu_shared_lock) - 96];
+    uint64_t         stamp;   /* that of the local notice, whoever comes to write it */
+    _Atomic uint64_t starts, told; /* Puts with SPS and notice that came; of them, whose notice is there */
+    char             pad[2 * EMU_LINE - sizeof(struct emu_shared_lock) - 120];
     struct emu_session_lane   lane[EMU_SESSION_LANES];
     struct emu_session_slot   toq[EMU_SESSION_TOQ];
     struct emu_session_notice mrq[]; /* session_entries */

@@ -17,7 +17,7 @@
 #ifndef EMU_STAMP_H
 #define EMU_STAMP_H
 
-#include "emu_shm.h"
+#include "emu_internal.h"
 
 #include <stdbool.h>
 
@@ -32,8 +32,10 @@ static inline void emu_stamps_reset(struct emu_vcq_block *block, bool session)
 /* There is one more sender, who has not sent anything. */
 static inline void emu_stamps_begin(struct emu_vcq_block *target)
 {
-    if (atomic_fetch_add(&target->senders, 1) > 0) {
-        atomic_store(&target->stamped, 1);
+    if ((atomic_fetch_add(&target->senders, 1) > 0) && (atomic_exchange(&target->stamped, 1) == 0)) {
+#if !defined(__x86_64__)
+        emu_fence_all(); /* whoever looks at this before he has seen why he sends looks again */
+#endif
     }
 }
 
@@ -44,6 +46,12 @@ static inline uint64_t emu_stamp(struct emu_vcq_block *target)
     return EMU_ENTRY_STAMPED |
            (atomic_fetch_add_explicit(&target->stamps, 1, memory_order_relaxed) & EMU_ENTRY_STAMP_MASK)
                    << EMU_ENTRY_STAMP_SHIFT;
+}
+
+/* The one that is given next, in the same way */
+static inline uint64_t emu_stamps_end(struct emu_vcq_block *block)
+{
+    return (atomic_load(&block->stamps) & EMU_ENTRY_STAMP_MASK) << EMU_ENTRY_STAMP_SHIFT;
 }
 
 #define EMU_STAMP_SAME (EMU_ENTRY_STAMP_MASK >> 1)

@@ -401,7 +401,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         me.in_call = true;
     }
     start = (me.now > vcq->timed_free) ? me.now : vcq->timed_free;
-    *t    = (struct emu_times){0};
+    *t    = (struct emu_times){.posted = me.began};
     if (d->kind == EMU_OP_NOP) {
         vcq->timed_free = start + tk[P_MESSAGE];
         t->tcq          = start + tk[P_TCQ];

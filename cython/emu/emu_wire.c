@@ -215,14 +215,17 @@ static void tell(struct emu_wire *w, uint64_t n)
     if (!op->remote_told && remote) {
         struct emu_peer *peer;
         bool             starts = false;
+        uint64_t         stamp  = 0;
 
         if ((op->code == UTOFU_SUCCESS) && told_remotely(op)) {
             op->code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
             if ((op->code == UTOFU_SUCCESS) && (op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc)) {
-                starts = emu_session_credit(peer, EMU_DESC_SPS(&op->desc));
+                starts = emu_session_credit(peer, EMU_DESC_SPS(&op->desc),
+                                            wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE), &stamp);
             }
             if ((op->code == UTOFU_SUCCESS) && wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-                op->code = emu_remote_notice(w->vcq, &op->desc, peer, 0);
+                op->code = emu_remote_notice(w->vcq, &op->desc, peer, 0, stamp);
+                emu_session_told(peer, stamp);
             }
             if (starts) {
                 emu_session_carry(w->vcq, peer);
@@ -230,7 +233,7 @@ static void tell(struct emu_wire *w, uint64_t n)
         } else if ((op->desc.kind == EMU_OP_GET) && op->read && emu_failed_here(op->code) &&
                    wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) &&
                    (emu_post_peer(w->vcq, op->desc.rmt_id, &peer) == UTOFU_SUCCESS)) {
-            (void)emu_remote_notice(w->vcq, &op->desc, peer, 0);
+            (void)emu_remote_notice(w->vcq, &op->desc, peer, 0, 0);
         }
         op->remote_told = true;
         op->fail        = op->landed ? op->fail : op->code; /* of a get that is still to arrive */
@@ -239,7 +242,7 @@ static void tell(struct emu_wire *w, uint64_t n)
     if (op->landed && !op->local_told && local && op->remote_told) {
         op->notified = wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) || ((op->code != UTOFU_SUCCESS) && !passed(w, n));
         if (op->notified) {
-            emu_local_notice(w->vcq, &op->desc, &op->carried, op->code, 0);
+            emu_local_notice(w->vcq, &op->desc, &op->carried, op->code, 0, 0);
         }
         op->local_told = true;
         if (w->vcq->special & EMU_SPECIAL_STATS) {

@@ -7,7 +7,8 @@
 
 #include "own.h"
 
-#include <stdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -288,13 +289,32 @@ CONF_TEST("senders", senders_fill_the_mrq, 1, "an MRQ holds as many notices of s
     conf_vcq_close(&to);
 }
 
+static struct emu_lane *lane_of(struct emu_process *shm, utofu_vcq_id_t origin)
+{
+    for (unsigned i = 0; i < shm->lanes; i++) {
+        struct emu_lane *lane = (struct emu_lane *)(void *)((char *)shm + EMU_LANES_OFF(shm->session_entries) +
+                                                            i * EMU_LANE_SIZE(shm->lane_entries));
+        if (lane->origin == origin) {
+            return lane;
+        }
+    }
+    CONF_FAIL("no lane");
+}
+
+/* The entries of its first ring */
+static struct emu_lane_entry *entries_of(struct emu_process *shm, utofu_vcq_id_t origin)
+{
+    return (struct emu_lane_entry *)(void *)((char *)lane_of(shm, origin) + EMU_LANE_HEAD);
+}
+
 /* A hostile sender's stamps: nothing but its own order is in its hands. */
 CONF_TEST("senders", senders_with_false_stamps, 1, "a sender whose stamps are false does not hide others' notices")
 {
-    struct emu_process *shm;
-    struct conf_vcq     from[2], to;
-    utofu_stadd_t       rmt;
-    unsigned            read[2] = {0, 0}, changed = 0;
+    struct emu_lane_entry *e;
+    struct emu_process    *shm;
+    struct conf_vcq        from[2], to;
+    utofu_stadd_t          rmt;
+    unsigned               read[2] = {0, 0}, changed = 0;
 
     conf_vcq_create(&to, 0, 0);
     rmt = conf_reg(&to, words, sizeof(words), 0);
@@ -304,16 +324,11 @@ CONF_TEST("senders", senders_with_false_stamps, 1, "a sender whose stamps are fa
         send(&from[i % 2], to.id, 0, rmt, PIGGYBACK8, i);
     }
     shm = own_segment();
-    for (unsigned i = 0; i < shm->lanes; i++) {
-        struct emu_lane       *lane = (struct emu_lane *)(void *)((char *)shm + EMU_LANES_OFF(shm->session_entries) +
-                                                            i * EMU_LANE_SIZE(shm->lane_entries));
-        struct emu_lane_entry *e    = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD);
-
-        for (unsigned k = 0; (k < 100) && (lane->origin == from[1].id); k++) {
-            if (e[k].word & EMU_ENTRY_STAMPED) {
-                e[k].word ^= (0x5a5a5a5au * k & EMU_ENTRY_STAMP_MASK) << EMU_ENTRY_STAMP_SHIFT;
-                changed++;
-            }
+    e   = entries_of(shm, from[1].id);
+    for (unsigned k = 0; k < 100; k++) {
+        if (e[k].word & EMU_ENTRY_STAMPED) {
+            e[k].word ^= (0x5a5a5a5au * k & EMU_ENTRY_STAMP_MASK) << EMU_ENTRY_STAMP_SHIFT;
+            changed++;
         }
     }
     CONF_CHECK(changed >= 90, "%u stamps", changed);
@@ -426,41 +441,163 @@ CONF_TEST("senders", local_notice_beside_a_stream, 2, "and those that come meanw
     conf_vcq_close(&vcq);
 }
 
-CONF_TEST("senders", local_notice_of_a_session, 1,
-          "in session mode a local notice comes after that of the Put that started its own, and before the answer")
+CONF_TEST("senders", senders_without_stamps, 1, "a sender that leaves its stamps out does not hide others' notices")
 {
-    struct conf_vcq first, relay, last;
-    utofu_stadd_t   lcl, at_relay, at_last;
+    enum { POLLS = 2000 };
+    struct emu_lane_entry  *e;
+    struct emu_process     *shm;
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         good, bad, to;
+    utofu_stadd_t           rmt;
+    unsigned                seen = 0;
 
-    conf_vcq_create(&first, 0, 0);
-    conf_vcq_create(&relay, 1, UTOFU_VCQ_FLAG_SESSION_MODE);
-    conf_vcq_create(&last, 2, 0);
-    lcl      = conf_reg(&first, words, sizeof(words), 0);
-    at_relay = conf_reg(&relay, words, sizeof(words), 0);
-    at_last  = conf_reg(&last, words, sizeof(words), 0);
-    for (unsigned i = 0; i < 3000; i++) {
-        unsigned edata = i % 200, self = i % 5 == 0;
+    conf_vcq_create(&to, 0, 0);
+    rmt = conf_reg(&to, words, sizeof(words), 0);
+    conf_vcq_create(&good, 1, 0);
+    conf_vcq_create(&bad, 2, 0);
+    send(&good, to.id, 0, rmt, PIGGYBACK8, 1);
+    send(&bad, to.id, 0, rmt, PIGGYBACK8, 1);
+    CONF_EXPECT_MRQ(&to, UTOFU_MRQ_TYPE_RMT_PUT, good.id, 1, NULL);
+    CONF_EXPECT_MRQ(&to, UTOFU_MRQ_TYPE_RMT_PUT, bad.id, 1, NULL);
+    shm = own_segment();
+    e   = entries_of(shm, bad.id);
+    send(&good, to.id, 0, rmt, PIGGYBACK8, 2);
+    for (unsigned i = 1; i < POLLS; i++) { /* there is always one of them */
+        send(&bad, to.id, 0, rmt, PIGGYBACK8, 3);
+        e[i % EMU_LANE_A].word &= ~EMU_ENTRY_STAMPED;
+        CONF_OK(utofu_poll_mrq(to.hdl, 0, &notice));
+        seen += notice.edata == 2;
+    }
+    CONF_CHECK(seen == 1, "in %u polls the other one was seen %u times", POLLS, seen);
+    munmap(shm, shm->size);
+    conf_vcq_close(&bad);
+    conf_vcq_close(&good);
+    conf_vcq_close(&to);
+}
 
-        CONF_POST(relay.hdl, utofu_put(relay.hdl, self ? relay.id : last.id, at_relay, (self ? at_relay : at_last) + SLOT,
-                                       SLOT, edata, CONF_LMRQ | CONF_RMRQ, NULL));
-        CONF_POST(first.hdl, utofu_put(first.hdl, relay.id, lcl, at_relay, SLOT, edata + 1,
-                                       CONF_RMRQ | UTOFU_ONESIDED_FLAG_SPS(1), NULL));
-        CONF_POST(last.hdl, utofu_put_piggyback8(last.hdl, relay.id, i, at_relay + 2 * SLOT, SLOT, edata + 2, CONF_RMRQ,
-                                                 NULL));
-        CONF_EXPECT_MRQ(&relay, UTOFU_MRQ_TYPE_RMT_PUT, first.id, edata + 1, NULL);
-        CONF_EXPECT_MRQ(self ? &relay : &last, UTOFU_MRQ_TYPE_RMT_PUT, relay.id, edata, NULL);
-        CONF_EXPECT_MRQ(&relay, UTOFU_MRQ_TYPE_LCL_PUT, self ? relay.id : last.id, edata, NULL);
-        CONF_EXPECT_MRQ(&relay, UTOFU_MRQ_TYPE_RMT_PUT, last.id, edata + 2, NULL);
-        if (i % 500 == 499) {
-            void *cbdata;
+/* A sender has its stamp, and stores its notice late: while the target gathers what is there. */
+static struct {
+    struct emu_lane_entry *entry;
+    uint64_t               word;
+    _Atomic int            go;
+} held;
 
-            CONF_CODE(utofu_poll_tcq(relay.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
-            CONF_CODE(utofu_poll_tcq(first.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
-            CONF_CODE(utofu_poll_tcq(last.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+static void *store_late(void *arg)
+{
+    double end;
+
+    (void)arg;
+    while (!held.go) {
+    }
+    for (end = conf_now() + 300e-6; conf_now() < end;) {
+    }
+    __atomic_store_n(&held.entry->word, held.word, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+CONF_TEST("senders", local_notice_beside_a_late_one, 1,
+          "a remote notice that is stored late keeps no other one from coming before the local one")
+{
+    enum { NUM = 100000 };
+    struct utofu_mrq_notice notice;
+    struct emu_process     *shm;
+    struct conf_vcq         from[2], to;
+    utofu_stadd_t           mine, rmt;
+    pthread_t               thread;
+    unsigned                before = 0;
+    void                   *cbdata;
+
+    conf_vcq_create(&to, 0, 0);
+    mine = conf_reg(&to, words, sizeof(words), 0);
+    for (unsigned s = 0; s < 2; s++) {
+        conf_vcq_create(&from[s], s + 1, 0);
+        send(&from[s], to.id, 0, mine, PIGGYBACK8, s);
+        CONF_EXPECT_MRQ(&to, UTOFU_MRQ_TYPE_RMT_PUT, from[s].id, s, NULL);
+    }
+    rmt        = conf_reg(&from[0], words, sizeof(words), 0);
+    shm        = own_segment();
+    held.entry = entries_of(shm, from[0].id) + 1;
+    send(&from[0], to.id, 0, mine, PIGGYBACK8, 9);
+    held.word        = held.entry->word;
+    held.entry->word = 0;
+    CONF_CHECK(!pthread_create(&thread, NULL, store_late, NULL), "pthread_create");
+    for (unsigned i = 0; i < NUM; i++) {
+        CONF_OK(utofu_put_piggyback8(from[1].hdl, to.id, 1, mine, 8, i % 256, CONF_RMRQ, NULL));
+        if (i % 1024 == 0) {
+            CONF_CODE(utofu_poll_tcq(from[1].hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
         }
     }
-    CONF_EXPECT_QUIET(&relay);
-    conf_vcq_close(&last);
-    conf_vcq_close(&relay);
-    conf_vcq_close(&first);
+    held.go = 1;
+    CONF_POST(to.hdl, utofu_put(to.hdl, from[0].id, mine, rmt, SLOT, 1, CONF_LMRQ, NULL));
+    do {
+        CONF_OK(CONF_WAIT_MRQ(&to, &notice));
+        before += notice.vcq_id == from[1].id;
+    } while (notice.notice_type != UTOFU_MRQ_TYPE_LCL_PUT);
+    CONF_CHECK(before == NUM, "%u of %u", before, NUM);
+    pthread_join(thread, NULL);
+    munmap(shm, shm->size);
+    conf_vcq_close(&from[1]);
+    conf_vcq_close(&from[0]);
+    conf_vcq_close(&to);
+}
+
+/* Of a put without notices: one that was there is read before the error. */
+static void error_after_remote(void)
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         other, vcq;
+    utofu_stadd_t           stadd;
+
+    conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&other, 1, 0);
+    stadd = conf_reg(&vcq, words, sizeof(words), 0);
+    send(&other, vcq.id, 0, stadd, PIGGYBACK8, 5);
+    CONF_POST(vcq.hdl, utofu_put(vcq.hdl, other.id, stadd, stadd, SLOT, 6, 0, NULL)); /* no STADD of the other one's */
+    usleep(100000);
+    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, other.id, 5, NULL);
+    CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
+    conf_vcq_close(&other);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("senders", error_among_remote, 1, "so does an error whose operation asked for no notice")
+{
+    error_after_remote();
+}
+
+CONF_TEST("senders", error_among_remote_strict, 1, "also in the strict mode")
+{
+    CONF_CHECK(!setenv("UTOFU_EMU_STRICT", "1", 1), "setenv");
+    error_after_remote();
+}
+
+/* Rank 1's notice is there before rank 0 posts, and rank 0 looks at once, or when its own is due, too. */
+CONF_TEST("senders", local_notice_among_remote_timed, 2, "in the timed mode, too, a local notice comes after one that was there")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[CONF_MAX_PROCS];
+
+    CONF_CHECK(!setenv("UTOFU_EMU_TIMING", "tofud", 1), "setenv");
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    for (unsigned i = 0; i < 200; i++) {
+        enum kind kind = kind_of(i);
+
+        if (conf_rank == 1) {
+            send(&vcq, vcq.peer[0], stadds[1], stadds[0] + SLOT, kind, i);
+        }
+        conf_barrier();
+        if (conf_rank == 0) {
+            struct utofu_mrq_notice notice;
+
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.peer[i % 2], stadds[0], stadds[i % 2] + SLOT, SLOT, i, CONF_LMRQ, NULL));
+            usleep((i % 3) * 50);
+            CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+            CONF_CHECK(notice.notice_type == type_of(kind), "round %u: type %d first", i, notice.notice_type);
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[i % 2], i, NULL);
+        }
+        conf_barrier();
+    }
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
 }
