@@ -43,15 +43,20 @@ uint32_t emu_toq_unread(const struct emu_vcq *vcq); /* emu_post.c: entries of th
 
 /* ------------------------------------------- session mode (emu_session.c) */
 
+struct emu_start {
+    uint64_t                stamp; /* 0: it has no notice, or starts nothing */
+    struct emu_shared_lock *held;
+};
+
 int emu_session_init(struct emu_vcq *vcq);
 void emu_session_close(struct emu_vcq *vcq); /* no lock held; the VCQ's generation has changed */
 void emu_session_fini(struct emu_vcq *vcq);
 /* The data of a Put with this SPS has arrived at the peer's VCQ: before its notices are given.
  * True: when they were given, what it started is to be carried (VCQ locked).  tells: it has a
- * remote notice, which gets the stamp; then emu_session_told.  Of what it starts that is known
- * before, as others may carry it at once. */
-EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, uint64_t *stamp_p);
-EMU_NOINLINE void emu_session_told(struct emu_peer *peer, uint64_t stamp);
+ * remote notice, which gets the stamp, and then emu_session_told is called: others may carry at
+ * once what it starts, and local notices of that wait until then. */
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, struct emu_start *start);
+EMU_NOINLINE void emu_session_told(const struct emu_start *start);
 EMU_NOINLINE void emu_session_carry(struct emu_vcq *via, struct emu_peer *peer);
 /* Carry on for the VCQ with this ID, if there is anything to be done. */
 void emu_session_go_on(struct emu_vcq *via, uint64_t id);

@@ -76,7 +76,7 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     struct emu_carried c     = {0};
     bool               timed = (vcq->special & EMU_SPECIAL_TIMED) != 0, starts = false;
     int                code  = fail, type;
-    uint64_t           stamp = 0;
+    struct emu_start   start = {0, NULL};
 
     if (timed) {
         emu_timing_plan(vcq, d, &times);
@@ -86,12 +86,12 @@ static void post_now(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata
     }
     if ((code == UTOFU_SUCCESS) && (d->kind == EMU_OP_PUT) && EMU_DESC_SPS(d)) {
         starts = emu_session_credit(c.peer, EMU_DESC_SPS(d),
-                                    (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &stamp);
+                                    (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &start);
     }
     type = emu_desc_lcl_type(d);
     if ((code == UTOFU_SUCCESS) && (type >= 0) && (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-        code = emu_remote_notice(vcq, d, c.peer, times.remote, stamp);
-        emu_session_told(c.peer, stamp);
+        code = emu_remote_notice(vcq, d, c.peer, times.remote, start.stamp);
+        emu_session_told(&start);
     } else if ((d->kind == EMU_OP_GET) && emu_failed_here(code) && (fail == UTOFU_SUCCESS) &&
                (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
         (void)emu_remote_notice(vcq, d, c.peer, times.remote, 0);

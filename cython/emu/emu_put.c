@@ -43,7 +43,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     struct emu_region *r;
     struct emu_peer   *peer;
     uintptr_t          entry;
-    uint64_t           stamp  = 0;
+    struct emu_start   start  = {0, NULL};
     bool               starts = false, answer = false;
     int                code;
 
@@ -76,13 +76,11 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     }
     if (emu_unlikely(flags & UTOFU_ONESIDED_FLAG_SPS(15ul))) {
         starts = emu_session_credit(peer, (unsigned)(flags >> 24) & 15,
-                                    (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &stamp);
+                                    (flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0, &start);
     }
     entry = (uintptr_t)peer->tx.next;
-    code  = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0, stamp);
-    if (emu_unlikely(stamp != 0)) {
-        emu_session_told(peer, stamp);
-    }
+    code  = emu_post_done(vcq, peer, UTOFU_MRQ_TYPE_LCL_PUT, 0, rmt_stadd + n, edata, flags, cbdata, 0, start.stamp);
+    emu_session_told(&start);
     if (emu_unlikely(answer)) {
         vcq->answers = false;
         tofu_demote_line(entry); /* 0, where there was no lane: nothing happens */

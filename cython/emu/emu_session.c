@@ -103,8 +103,7 @@ int emu_session_init(struct emu_vcq *vcq)
     atomic_store(&s->tcq_read, 0);
     atomic_store(&s->mrq_written, 0);
     atomic_store(&s->mrq_read, 0);
-    atomic_store(&s->starts, 0);
-    atomic_store(&s->told, 0);
+    memset(s->untold, 0, sizeof(s->untold));
     s->stamp = 0;
     memset(s->lane, 0, sizeof(s->lane));
     emu_shared_unlock(&s->lock);
@@ -267,22 +266,25 @@ static uint64_t microseconds(void)
 
 bool emu_session_untold(struct emu_vcq *vcq)
 {
-    struct emu_session *s = vcq->session;
-    uint64_t            told = atomic_load(&s->told), starts = atomic_load(&s->starts), now;
+    uint64_t *since = &vcq->session_own->untold;
+    bool      held  = false;
 
-    if ((int64_t)(starts - told) <= 0) {
-        vcq->session_own->untold = 0;
+    for (unsigned i = 0; !held && (i < EMU_SESSION_STARTERS); i++) {
+        struct emu_shared_lock *l = &vcq->session->untold[i];
+
+        if (atomic_load(&l->word) != 0) {
+            held = emu_shared_try(l) == EMU_SHARED_NOT; /* else he has ended */
+            if (!held) {
+                emu_shared_unlock(l);
+            }
+        }
+    }
+    if (!held) {
+        *since = 0;
         return false;
     }
-    now = microseconds();
-    if (vcq->session_own->untold == 0) {
-        vcq->session_own->untold = now;
-    } else if (now - vcq->session_own->untold > UNTOLD_US) {
-        atomic_fetch_add(&s->told, starts - told); /* he was killed, or is stopped */
-        vcq->session_own->untold = 0;
-        return false;
-    }
-    return true;
+    *since = (*since == 0) ? microseconds() : *since;
+    return microseconds() - *since < UNTOLD_US; /* perhaps he is stopped */
 }
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)

@@ -269,7 +269,7 @@ static void add_work(struct emu_peer **work, struct emu_peer *peer)
 
 /* Credit the SPS of a Put to its target.  by: the session that the Put is of, NULL: none */
 static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps, bool tells, struct emu_session *by,
-                   uint64_t *stamp_p)
+                   struct emu_start *start)
 {
     struct emu_session *s = session_of(target);
     uint64_t            had;
@@ -278,8 +278,12 @@ static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps
         return; /* ignored by a VCQ in free mode (3.7.9.3) */
     }
     if (tells) {
-        atomic_fetch_add(&s->starts, 1);
-        *stamp_p = emu_stamp(target->block);
+        unsigned i = 0;
+
+        while ((i < EMU_SESSION_STARTERS) && (emu_shared_try(&s->untold[i]) == EMU_SHARED_NOT)) {
+            i++;
+        }
+        *start = (struct emu_start){emu_stamp(target->block), (i < EMU_SESSION_STARTERS) ? &s->untold[i] : NULL};
     }
     do {
         had = atomic_load(&s->credits);
@@ -296,7 +300,7 @@ static void credit(struct emu_peer **work, struct emu_peer *target, unsigned sps
 
 /* The same for a Put of a session, from the step that was reached */
 static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned sps, bool tells,
-                       struct emu_session *by, uint64_t *stamp_p)
+                       struct emu_session *by, struct emu_start *start)
 {
     struct emu_session *s = session_of(target);
 
@@ -307,7 +311,7 @@ static int credit_once(struct emu_peer **work, struct emu_peer *target, unsigned
         return UTOFU_ERR_TCQ_OTHER; /* by who died there, or by somebody else */
     }
     if (step_of(by) < EMU_STEP_CREDITED) {
-        credit(work, target, sps, tells, by, stamp_p);
+        credit(work, target, sps, tells, by, start);
         reach(by, EMU_STEP_CREDITED);
     }
     return UTOFU_SUCCESS;
@@ -329,7 +333,7 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
                      struct emu_peer **work)
 {
     bool             tells  = (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) != 0;
-    uint64_t         stamp  = 0;
+    struct emu_start start  = {0, NULL};
     struct emu_peer *target = NULL;
     int              code   = failed_with(s);
 
@@ -346,10 +350,10 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
         }
     }
     if ((code == UTOFU_SUCCESS) && EMU_DESC_SPS(d)) {
-        code = credit_once(work, target, EMU_DESC_SPS(d), tells, s, &stamp);
+        code = credit_once(work, target, EMU_DESC_SPS(d), tells, s, &start);
     }
     if ((code == UTOFU_SUCCESS) && tells && (step_of(s) < EMU_STEP_NOTIFIED)) {
-        code = notify(owner, s, target, d, stamp);
+        code = notify(owner, s, target, d, start.stamp);
         if (code == UTOFU_SUCCESS) {
             reach(s, EMU_STEP_NOTIFIED);
         }
@@ -357,9 +361,7 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
             s->stamp = emu_stamp(owner->block);
         }
     }
-    if (stamp != 0) {
-        emu_session_told(target, stamp);
-    }
+    emu_session_told(&start);
     if ((code != UTOFU_SUCCESS) && ((code > UTOFU_ERR_TCQ_OTHER) || (code < UTOFU_ERR_MRQ_RMT_LENGTH))) {
         code = UTOFU_ERR_TCQ_OTHER;
     }
@@ -433,20 +435,18 @@ static void end(struct emu_vcq *via)
     emu_peers_bury(via);
 }
 
-EMU_NOINLINE void emu_session_told(struct emu_peer *peer, uint64_t stamp)
+EMU_NOINLINE void emu_session_told(const struct emu_start *start)
 {
-    struct emu_session *s = session_of(peer);
-
-    if ((stamp != 0) && (s != NULL)) {
-        atomic_fetch_add(&s->told, 1);
+    if (start->held != NULL) {
+        emu_shared_unlock(start->held);
     }
 }
 
-EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, uint64_t *stamp_p)
+EMU_NOINLINE bool emu_session_credit(struct emu_peer *peer, unsigned sps, bool tells, struct emu_start *start)
 {
     struct emu_peer *work = NULL;
 
-    credit(&work, peer, sps, tells, NULL, stamp_p);
+    credit(&work, peer, sps, tells, NULL, start);
     if (work != NULL) {
         work->in_work = false;
     }

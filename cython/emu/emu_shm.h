@@ -389,6 +389,7 @@ struct emu_session_lane {
 };
 
 #define EMU_SESSION_TOQ   2048u
+#define EMU_SESSION_STARTERS 8u /* at the same moment; local notices do not wait for more */
 #define EMU_SESSION_LANES 1024u
 
 struct emu_session {
@@ -403,8 +404,8 @@ struct emu_session {
     uint64_t         lane_before, local_before, credit_before;
     int64_t          outcome; /* of which the local notice is */
     uint64_t         stamp;   /* that of the local notice, whoever comes to write it */
-    _Atomic uint64_t starts, told; /* Puts with SPS and notice that came; of them, whose notice is there */
-    char             pad[2 * EMU_LINE - sizeof(struct emu_shared_lock) - 120];
+    struct emu_shared_lock untold[EMU_SESSION_STARTERS]; /* held by who has started something, until its notice is there */
+    char             pad[2 * EMU_LINE - (1 + EMU_SESSION_STARTERS) * sizeof(struct emu_shared_lock) - 104];
     struct emu_session_lane   lane[EMU_SESSION_LANES];
     struct emu_session_slot   toq[EMU_SESSION_TOQ];
     struct emu_session_notice mrq[]; /* session_entries */

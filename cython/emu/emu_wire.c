@@ -215,17 +215,17 @@ static void tell(struct emu_wire *w, uint64_t n)
     if (!op->remote_told && remote) {
         struct emu_peer *peer;
         bool             starts = false;
-        uint64_t         stamp  = 0;
+        struct emu_start start  = {0, NULL};
 
         if ((op->code == UTOFU_SUCCESS) && told_remotely(op)) {
             op->code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
             if ((op->code == UTOFU_SUCCESS) && (op->desc.kind == EMU_OP_PUT) && EMU_DESC_SPS(&op->desc)) {
                 starts = emu_session_credit(peer, EMU_DESC_SPS(&op->desc),
-                                            wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE), &stamp);
+                                            wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE), &start);
             }
             if ((op->code == UTOFU_SUCCESS) && wants(op, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)) {
-                op->code = emu_remote_notice(w->vcq, &op->desc, peer, 0, stamp);
-                emu_session_told(peer, stamp);
+                op->code = emu_remote_notice(w->vcq, &op->desc, peer, 0, start.stamp);
+                emu_session_told(&start);
             }
             if (starts) {
                 emu_session_carry(w->vcq, peer);

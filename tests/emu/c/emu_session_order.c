@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { SLOT = 8 };
 
@@ -158,22 +159,37 @@ CONF_TEST("session", local_notice_beside_a_first_one_strict, 2, "also in the str
     owner_polls(50, 4);
 }
 
-CONF_TEST("session", local_notice_of_a_killed_starter, 1,
-          "who is killed before he tells what he started keeps no local notice back for ever")
+CONF_TEST("session", local_notice_of_a_killed_starter, 2,
+          "who is killed before he tells what he started keeps no local notice back, who is stopped not for long")
 {
     struct scene s;
 
-    scene_open(&s);
-    CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 9, CONF_LMRQ, NULL));
-    s.session->starts++;
-    s.session->credits++;
-    CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 9, NULL);
-    CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 10, CONF_LMRQ, NULL));
-    CONF_OK(utofu_put(s.first.hdl, s.relay.id, s.lcl, s.at_relay, SLOT, 1,
-                      CONF_RMRQ | UTOFU_ONESIDED_FLAG_SPS(1), NULL));
-    CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_RMT_PUT, s.first.id, 1, NULL);
-    CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 10, NULL);
-    scene_close(&s);
+    if (conf_rank == 0) {
+        scene_open(&s);
+        CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 9, CONF_LMRQ, NULL));
+    }
+    for (int dead = 0; dead < 2; dead++) { /* rank 1 has started something */
+        uint64_t who = (uint64_t)getpid(), all[2];
+
+        conf_exchange(&who, sizeof(who), all);
+        if (conf_rank == 0) {
+            double before = conf_now();
+
+            s.session->untold[dead].word = dead ? 0x3ffffffe : all[1];
+            s.session->credits++;
+            CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 9 + (unsigned)dead, NULL);
+            CONF_CHECK(dead || (conf_now() - before > 0.05), "it did not wait");
+            CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 10, CONF_LMRQ, NULL));
+        }
+        conf_barrier();
+    }
+    if (conf_rank == 0) {
+        CONF_OK(utofu_put(s.first.hdl, s.relay.id, s.lcl, s.at_relay, SLOT, 1,
+                          CONF_RMRQ | UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+        CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_RMT_PUT, s.first.id, 1, NULL);
+        CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 10, NULL);
+        scene_close(&s);
+    }
 }
 
 CONF_TEST("session", local_notice_of_a_dead_carrier, 1, "a local notice has the place that who began its Put gave it")
