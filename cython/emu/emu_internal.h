@@ -218,8 +218,7 @@ struct emu_tcq_entry {
 struct emu_mrq_entry {
     struct utofu_mrq_notice notice;
     int                     code;
-    uint64_t                due; /* timed mode: not to be seen before; its call began */
-    uint64_t                posted;
+    uint64_t                due, posted; /* timed mode: not to be seen before; its call began */
 };
 
 /* Why a VCQ does not take the shortest way.  With any but LOCKED, operations go

@@ -68,13 +68,13 @@ static bool lock_for_good(struct emu_session *s)
 
 /* ------------------------------------------------------------- the owner */
 
-/* What the owner goes by.  Carriers see the two numbers in the session, where others can write as well. */
-#define UNTOLD_US 100000u
+#define UNTOLD_NS 100000000u /* for so long local notices wait for somebody who is stopped */
 
+/* What the owner goes by.  Carriers see the two numbers in the session, where others can write as well. */
 struct emu_session_own {
     _Atomic uint64_t posted, tcq_read; /* other threads may ask for the room */
     void             *cbdata[EMU_SESSION_TOQ];
-    uint64_t         untold; /* us: since when somebody was to tell what he had started; 0: nobody */
+    uint64_t         untold; /* since when somebody is to tell what he has started; 0: nobody */
 };
 
 int emu_session_init(struct emu_vcq *vcq)
@@ -255,15 +255,6 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
     return true;
 }
 
-
-static uint64_t microseconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
-}
-
 bool emu_session_untold(struct emu_vcq *vcq)
 {
     uint64_t *since = &vcq->session_own->untold;
@@ -283,8 +274,8 @@ bool emu_session_untold(struct emu_vcq *vcq)
         *since = 0;
         return false;
     }
-    *since = (*since == 0) ? microseconds() : *since;
-    return microseconds() - *since < UNTOLD_US; /* perhaps he is stopped */
+    *since = (*since == 0) ? emu_now() : *since;
+    return emu_now() - *since < UNTOLD_NS;
 }
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)

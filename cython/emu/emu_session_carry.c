@@ -380,6 +380,7 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
     struct emu_desc          d;
 
     if ((atomic_load(&s->step) >> EMU_STEP_NUMBER_SHIFT) != n) {
+        s->stamp = 0;
         atomic_store(&s->step, n << EMU_STEP_NUMBER_SHIFT);
     }
     if (s->stamp == 0) {
@@ -390,7 +391,6 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
     if ((d.kind == EMU_OP_PUT) && (d.length <= EMU_MAX_PUTGET)) {
         slot->code = carry_put(via, owner, s, &d, work);
     }
-    s->stamp = 0;
     atomic_store(&s->started, n + 1);
 }
 
