@@ -43,7 +43,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     struct emu_region *r;
     struct emu_peer   *peer;
     uintptr_t          entry;
-    struct emu_start   start  = {0, NULL};
+    struct emu_start   start = {0, NULL};
     bool               starts = false, answer = false;
     int                code;
 

@@ -259,9 +259,8 @@ static uint64_t lane_place(const struct emu_vcq *vcq, const struct emu_rx_lane *
     return emu_stamp_after(word, vcq->stamp) + 1;
 }
 
-/* While the lanes are looked at one may come into one
- * that was found empty, and then one that was sent later into one that was not looked at yet.  So the earliest
- * one that was found counts when, after that, there was none in any lane that is earlier. */
+/* While the lanes are looked at, a notice may come into one that was found empty, and then one that was sent later into
+ * one that was not looked at yet.  So the earliest that was found counts when, after that, no lane has an earlier one. */
 struct emu_rx_lane *emu_lanes_earliest(struct emu_vcq *vcq)
 {
     struct emu_rx_lane *first = NULL;
@@ -352,7 +351,7 @@ void emu_lanes_sweep(struct emu_vcq *vcq)
             continue;
         }
         rx->marked = 0;
-        if (!fenced || (emu_lane_has(rx))) {
+        if (!fenced || emu_lane_has(rx)) {
             /* unless its producer has announced it already */
             uint32_t cold = EMU_LANE_COLD;
             atomic_compare_exchange_strong(&rx->lane->heat, &cold, EMU_LANE_HOT);

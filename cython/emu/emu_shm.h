@@ -389,8 +389,8 @@ struct emu_session_lane {
 };
 
 #define EMU_SESSION_TOQ   2048u
-#define EMU_SESSION_STARTERS 8u /* at the same moment; local notices do not wait for more */
 #define EMU_SESSION_LANES 1024u
+#define EMU_SESSION_STARTERS 8u /* at the same moment; local notices do not wait for more */
 
 struct emu_session {
     struct emu_shared_lock lock; /* only ever tried */

@@ -19,8 +19,6 @@
 
 #include "emu_internal.h"
 
-#include <stdbool.h>
-
 /* A new VCQ's: nobody has sent anything. */
 static inline void emu_stamps_reset(struct emu_vcq_block *block, bool session)
 {

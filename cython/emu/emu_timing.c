@@ -438,9 +438,9 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
         t->tcq     = start + tk[P_TCQ]; /* what it asks for has left; the data has not come (2.2.4) */
         break;
     case EMU_OP_ARMW:
-        t->read  = start + (tk[P_ARMW] + round) / 2;
+        t->read   = start + (tk[P_ARMW] + round) / 2;
         t->remote = t->read;
-        t->local = start + tk[P_ARMW] + round;
+        t->local  = start + tk[P_ARMW] + round;
         if (there != NULL) {
             arrival = t->read;
             take(&there->armw, arrival, 0);

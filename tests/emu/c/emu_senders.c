@@ -289,22 +289,17 @@ CONF_TEST("senders", senders_fill_the_mrq, 1, "an MRQ holds as many notices of s
     conf_vcq_close(&to);
 }
 
-static struct emu_lane *lane_of(struct emu_process *shm, utofu_vcq_id_t origin)
+/* The entries of the first ring of that sender's lane */
+static struct emu_lane_entry *entries_of(struct emu_process *shm, utofu_vcq_id_t origin)
 {
     for (unsigned i = 0; i < shm->lanes; i++) {
         struct emu_lane *lane = (struct emu_lane *)(void *)((char *)shm + EMU_LANES_OFF(shm->session_entries) +
                                                             i * EMU_LANE_SIZE(shm->lane_entries));
         if (lane->origin == origin) {
-            return lane;
+            return (struct emu_lane_entry *)(void *)((char *)lane + EMU_LANE_HEAD);
         }
     }
     CONF_FAIL("no lane");
-}
-
-/* The entries of its first ring */
-static struct emu_lane_entry *entries_of(struct emu_process *shm, utofu_vcq_id_t origin)
-{
-    return (struct emu_lane_entry *)(void *)((char *)lane_of(shm, origin) + EMU_LANE_HEAD);
 }
 
 /* A hostile sender's stamps: nothing but its own order is in its hands. */
