@@ -167,7 +167,7 @@ static uint64_t words[8] __attribute__((aligned(256)));
 
 CONF_TEST("queue", notices_beyond_all_numbers, 1, "a lane goes on when the numbers of its entries have gone round")
 {
-    enum { NUM = EMU_ENTRY_SEQ_MASK - 600, BURST = 1000 };
+    enum { NUM = EMU_ENTRY_SEQ_MASK - EMU_LANE_A };
     struct utofu_mrq_notice notice;
     struct conf_vcq         vcq;
     utofu_stadd_t           stadd;
@@ -187,16 +187,19 @@ CONF_TEST("queue", notices_beyond_all_numbers, 1, "a lane goes on when the numbe
             CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
         }
     }
-    /* the first number comes again in the second ring, at a place that was never used */
+    CONF_EXPECT_QUIET(&vcq); /* and says so to the sender */
+    /* the next number is the first again, in the second ring, at a place that was never used */
     for (unsigned round = 0; round < 3; round++) {
-        for (unsigned i = 0; i < BURST; i++) {
+        unsigned burst = EMU_LANE_A + 400 * round;
+
+        for (unsigned i = 0; i < burst; i++) {
             CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, i, stadd, 8, i % 256, CONF_RMRQ, NULL));
         }
-        for (unsigned i = 0; i < BURST; i++) {
+        for (unsigned i = 0; i < burst; i++) {
             CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, i % 256, NULL);
         }
+        CONF_EXPECT_QUIET(&vcq);
     }
-    CONF_EXPECT_QUIET(&vcq);
     conf_vcq_close(&vcq);
 }
 
