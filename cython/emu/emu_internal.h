@@ -201,8 +201,7 @@ struct emu_rx_lane {
     struct emu_lane       *lane;
     uint64_t              origin;  /* whose notices they are */
     uint64_t              rd_a, rd_b, rd_x;
-    uint32_t              unpublished;
-    uint32_t              index;   /* in the process segment */
+    uint32_t              unpublished, index; /* index: in the process segment */
     uint8_t               served;  /* since the last sweep */
     uint8_t               marked;  /* by this sweep */
     uint8_t               stamped; /* the notice that was taken last */

@@ -31,7 +31,8 @@ struct emu_carried {
 int emu_carry(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c);
 /* The last bytes of a source were read, or it failed: SUCCESS or a TCQ error */
 void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, void *cbdata, uint64_t due);
-/* due: it is not to be seen before, in ticks; 0: at once.  stamp: the one that it has got; 0: none yet */
+/* due: it is not to be seen before, in ticks; 0: at once.  stamp: the one that it has got; 0: none yet.  posted: when its
+ * operation was (timed mode) */
 int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due,
                       uint64_t stamp);
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,

@@ -15,7 +15,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define LOCK_TRIES 10000 /* of 0.1 ms */
 

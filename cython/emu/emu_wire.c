@@ -215,7 +215,7 @@ static void tell(struct emu_wire *w, uint64_t n)
     if (!op->remote_told && remote) {
         struct emu_peer *peer;
         bool             starts = false;
-        struct emu_start start  = {0, NULL};
+        struct emu_start start = {0, NULL};
 
         if ((op->code == UTOFU_SUCCESS) && told_remotely(op)) {
             op->code = emu_post_peer(w->vcq, op->desc.rmt_id, &peer);
