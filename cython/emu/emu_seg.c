@@ -63,7 +63,7 @@ static int find_file(const struct emu_vma *vma, bool writable)
         }
     }
     if ((fd < 0) && (vma->path[0] == '/')) {
-        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (by_name >= 0) {
             fd = dup_if_file(by_name, vma, writable);
             close(by_name);

@@ -514,3 +514,27 @@ CONF_TEST("trust", nobody_answers, 2, "who can't ask a member of the job, since 
     }
     conf_barrier();
 }
+
+CONF_TEST("trust", fifo_of_that_name, 1, "what stands where a registered file was, a FIFO that nobody writes to, is not waited for")
+{
+    char            dir[] = "/tmp/utofu-fifo-XXXXXX", file[64], fifo[80];
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadd;
+    char           *page;
+    int             fd;
+
+    CONF_CHECK(mkdtemp(dir) != NULL, "mkdtemp");
+    snprintf(file, sizeof(file), "%s/file", dir);
+    snprintf(fifo, sizeof(fifo), "%s (deleted)", file); /* as the kernel calls the file then */
+    fd   = open(file, O_RDWR | O_CREAT, 0600);
+    page = ((fd < 0) || ftruncate(fd, PAGE)) ? MAP_FAILED : mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    CONF_CHECK((page != MAP_FAILED) && (close(fd) == 0) && (unlink(file) == 0) && (mkfifo(fifo, 0600) == 0),
+               "a file and a FIFO: %s", strerror(errno));
+    alarm(10);
+    conf_vcq_open(&vcq, 0, 0);
+    CONF_OK(utofu_reg_mem(vcq.hdl, page, PAGE, UTOFU_REG_MEM_FLAG_READ_ONLY, &stadd));
+    conf_dereg(&vcq, stadd);
+    conf_vcq_close(&vcq);
+    munmap(page, PAGE);
+    CONF_CHECK((unlink(fifo) == 0) && (rmdir(dir) == 0), "to remove them");
+}
