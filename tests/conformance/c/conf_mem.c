@@ -337,6 +337,65 @@ CONF_TEST("3.6.2.1", write_to_read_only, 2,
     }
 }
 
+CONF_TEST("3.6.2.1", write_to_known_read_only, 2,
+          "so is each operation, again and again, after the origin has read there and written elsewhere, "
+          "also when the program chose the STag")
+{
+    static const unsigned long flags[] = {0, CONF_LMRQ, CONF_LMRQ | CONF_STRONG};
+    struct conf_vcq            vcq;
+    struct conf_mem            mem;
+    utofu_stadd_t              mine[3], all[6];
+    uint64_t                   value = 5;
+
+    for (int kind = 0; kind < 2; kind++) {
+        conf_vcq_open(&vcq, 0, 0);
+        conf_mem_alloc(&mem, kind ? CONF_MEM_MEMFD : CONF_MEM_ANON, 256);
+        memset(mem.addr, 0x55, mem.size);
+        mine[0] = conf_reg(&vcq, mem.addr, mem.size, 0);
+        mine[1] = conf_reg(&vcq, mem.addr, mem.size, UTOFU_REG_MEM_FLAG_READ_ONLY);
+        CONF_OK(utofu_reg_mem_with_stag(vcq.hdl, mem.addr, mem.size, 3, UTOFU_REG_MEM_FLAG_READ_ONLY, &mine[2]));
+        conf_exchange(mine, sizeof(mine), all);
+        for (int i = 0; (i < 2 * 3 * 5) && (conf_rank == 0); i++) {
+            utofu_stadd_t ro   = all[4 + i % 2];
+            unsigned long flag = flags[i / 2 % 3];
+
+            CONF_OK(utofu_get(vcq.hdl, vcq.peer[1], mine[0], ro, 8, 3, CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.peer[1], 3, NULL);
+            CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], mine[0], all[3] + 64, 8, 4, CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 4, NULL);
+            for (int again = 0; again < 3; again++) {
+                switch (i / 6) {
+                case 0:
+                    CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], mine[0] + 128, ro, 8, 3, flag, NULL));
+                    break;
+                case 1:
+                    CONF_OK(utofu_put_piggyback(vcq.hdl, vcq.peer[1], &value, ro, 8, 3, flag, NULL));
+                    break;
+                case 2:
+                    CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], value, ro, 8, 3, flag, NULL));
+                    break;
+                case 3:
+                    CONF_OK(utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 1, ro, 3, flag, NULL));
+                    break;
+                default:
+                    CONF_OK(utofu_put_stride(vcq.hdl, vcq.peer[1], mine[0] + 128, ro, 8, 16, 1, 3, flag, NULL));
+                }
+                CONF_CODE(wait_error(&vcq), UTOFU_ERR_TCQ_OTHER, UTOFU_ERR_MRQ_OTHER, UTOFU_ERR_MRQ_RMT_MEMORY,
+                          UTOFU_ERR_MRQ_RMT_STADD);
+            }
+        }
+        CONF_EXPECT_QUIET(&vcq);
+        conf_barrier();
+        CONF_CHECK_BYTES(mem.addr, mem.size, 0x55, "READ_ONLY memory");
+        conf_barrier();
+        for (int i = 0; i < 3; i++) {
+            conf_dereg(&vcq, mine[i]);
+        }
+        conf_vcq_close(&vcq);
+        conf_mem_free(&mem);
+    }
+}
+
 CONF_TEST("3.6.1.1", memory_that_cannot_be_registered, 1,
           "size 0, a null address, memory that is not there, wraps around or "
           "is not writable without READ_ONLY are refused")

@@ -171,6 +171,27 @@ CONF_TEST("2.3.4", reduce_maxloc_ties, 2,
     circuit_close(&c);
 }
 
+CONF_TEST("2.3.4", reduce_maxloc_unsigned, 2, "both elements of a pair of MAXLOC are compared unsigned")
+{
+    static const uint64_t top      = UINT64_C(1) << 63;
+    const uint64_t        in[2][6] = {{5, top, top, 8, top + 1, 2}, {5, 1, 7, 9, 5, 1}};
+    const uint64_t        want[6]  = {5, 1, top, 8, top + 1, 2};
+    static struct circuit c;
+    uint64_t              data[6];
+
+    plan_butterfly(&c.plan, 2);
+    circuit_open(&c, 0, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        memcpy(data, in[(conf_rank + turn) % 2], sizeof(data));
+        CONF_OK(utofu_reduce_uint64(c.id[conf_rank][0], UTOFU_REDUCE_OP_MAXLOC, data, 6, 0));
+        CONF_OK(circuit_wait_uint64(c.id[conf_rank][0], data));
+        for (int i = 0; i < 6; i++) {
+            CONF_CHECK(data[i] == want[i], "element %d is %" PRIu64, i, data[i]);
+        }
+    }
+    circuit_close(&c);
+}
+
 /* ---------------------------------------------------------------- doubles */
 
 static uint64_t bits_of(double value)

@@ -98,9 +98,8 @@ static void *shared_vcq_worker(void *arg)
     return NULL;
 }
 
-CONF_TEST("3.3.4.1", thread_safe_vcq, 2,
-          "several threads may post, poll and register on one THREAD_SAFE VCQ "
-          "at once: nothing is lost, doubled or mixed up")
+/* cmp_id: -1, or what the VCQ is created with */
+static void thread_safe(unsigned long flags, int cmp_id)
 {
     struct worker           workers[THREADS];
     struct utofu_mrq_notice notice;
@@ -110,7 +109,14 @@ CONF_TEST("3.3.4.1", thread_safe_vcq, 2,
     int                     last[THREADS], i, t;
 
     conf_timeout(60);
-    conf_vcq_open(&vcq, 0, UTOFU_VCQ_FLAG_THREAD_SAFE);
+    if (cmp_id < 0) {
+        conf_vcq_create(&vcq, 0, flags | UTOFU_VCQ_FLAG_THREAD_SAFE);
+    } else {
+        CONF_OK(utofu_create_vcq_with_cmp_id(conf_tni(0), (utofu_cmp_id_t)cmp_id, flags | UTOFU_VCQ_FLAG_THREAD_SAFE,
+                                             &vcq.hdl));
+        CONF_OK(utofu_query_vcq_id(vcq.hdl, &vcq.id));
+    }
+    conf_exchange(&vcq.id, sizeof(vcq.id), vcq.peer);
     conf_reg_all(&vcq, words, sizeof(words), stadds);
     if (conf_rank == 0) {
         for (t = 0; t < THREADS; t++) {
@@ -154,6 +160,24 @@ CONF_TEST("3.3.4.1", thread_safe_vcq, 2,
     conf_barrier();
     conf_dereg(&vcq, stadds[conf_rank]);
     conf_vcq_close(&vcq);
+}
+
+CONF_TEST("3.3.4.1", thread_safe_vcq, 2,
+          "several threads may post, poll and register on one THREAD_SAFE VCQ "
+          "at once: nothing is lost, doubled or mixed up")
+{
+    thread_safe(0, -1);
+}
+
+CONF_TEST("3.3.4.1", thread_safe_cmp_id, 2, "the same of one that is created with a component ID")
+{
+    thread_safe(0, conf_rank);
+}
+
+CONF_TEST("3.3.4.1", thread_safe_exclusive, 2, "the same of an EXCLUSIVE one")
+{
+    CONF_CHECK(setenv("UTOFU_NUM_EXCLUSIVE_CQS", "1", 1) == 0, "setenv");
+    thread_safe(UTOFU_VCQ_FLAG_EXCLUSIVE, -1);
 }
 
 /* ---------------------------------------------------- one VCQ per thread */
