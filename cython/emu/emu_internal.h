@@ -250,7 +250,7 @@ struct emu_vcq {
     struct emu_rx_lane   *lanes;
     uint32_t             num_lanes, cap_lanes, next_lane;
     uint32_t             num_hot;  /* those before are looked at by every poll */
-    uint32_t             retry;    /* announced, could not be mapped: index + 1 */
+    uint32_t             retry, steps; /* of what was announced: index + 1 of where to go on; lanes before it */
     uint32_t             drop_at;  /* where to go on looking for closed ones */
     uint64_t             epoch;    /* of block, when it was looked at last */
     uint32_t             *lane_pos; /* by index in the segment: place in lanes + 1 */

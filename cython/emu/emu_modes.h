@@ -70,7 +70,8 @@ int emu_session_poll_tcq(struct emu_vcq *vcq, void **cbdata);
 bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice, int *code_p);
 /* Is there a local notice?  Its stamp, as in the word of an entry */
 bool emu_session_has_local(struct emu_vcq *vcq, uint64_t *stamp_p);
-/* Is the remote notice of a Put that may have started something still to come?  Local ones wait for it. */
+/* Is the remote notice of a Put that may have started what the next local notice is of still to come?  That one waits
+ * for it. */
 bool emu_session_untold(struct emu_vcq *vcq);
 /* Nobody carries at this moment: a remote notice may be returned. */
 bool emu_session_idle(struct emu_vcq *vcq);

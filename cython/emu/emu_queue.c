@@ -221,26 +221,28 @@ EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_n
 }
 
 /* No more of them than there are now, as senders may be as fast as we are: so many; where they have stamps, up to the
- * last that was given, of which each sender may still have one to store.  Not if one of them may be of an operation
- * whose target is the VCQ itself, and the local notice of which is there: that comes after it. */
+ * last that was given, of which some may be stored only now (and whatever the stamps are, no more than one of each
+ * lane).  Not if one of them may be of an operation whose target is the VCQ itself, and the local notice of which is
+ * there: that comes after it. */
 void emu_mrq_gather(struct emu_vcq *vcq)
 {
     bool                waits = vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail);
-    struct emu_rx_lane *rx    = waits ? NULL : lane_ready(vcq);
-    uint64_t            end   = (rx != NULL) ? emu_stamps_end(vcq->block) : 0;
-    size_t              n     = (rx != NULL) ? emu_lanes_unread(vcq) : 0, late = vcq->num_hot;
+    struct emu_rx_lane *rx;
+    uint64_t            end;
+    size_t              n;
 
-    for (; rx != NULL; rx = lane_ready(vcq)) {
+    atomic_thread_fence(memory_order_acquire); /* of a notice that was there the program knows otherwise */
+    rx  = waits ? NULL : lane_ready(vcq);
+    end = (rx != NULL) ? emu_stamps_end(vcq->block) : 0;
+    n   = (rx != NULL) ? emu_lanes_unread(vcq) : 0;
+    for (size_t taken = 0; rx != NULL; rx = lane_ready(vcq), taken++) {
         struct emu_mrq_entry *m;
 
-        if (n > 0) {
-            n--;
-        } else if ((late == 0) || !(rx->cur->word & EMU_ENTRY_STAMPED)) {
-            break;
-        } else {
-            late--;
-        }
-        if ((rx->cur->word & EMU_ENTRY_STAMPED) && (emu_stamp_after(rx->cur->word, end) >= EMU_STAMP_SAME)) {
+        if (rx->cur->word & EMU_ENTRY_STAMPED) {
+            if ((emu_stamp_after(rx->cur->word, end) >= EMU_STAMP_SAME) || (taken >= n + EMU_MAX_LANES)) {
+                break;
+            }
+        } else if (taken >= n) {
             break;
         }
         if (vcq->mrq_tail - vcq->mrq_head == vcq->mrq_size) {
@@ -330,7 +332,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     }
     if (local && ((rx == NULL) || (emu_stamp_after(rx->cur->word, stamp) > EMU_STAMP_SAME))) {
         if (!untold && emu_session_poll_local(vcq, notice, &code)) {
-            vcq->stamp = stamp;
+            emu_stamp_taken(vcq, stamp);
         }
         goto out;
     }

@@ -186,14 +186,16 @@ static bool lanes_reclaim(struct emu_vcq *vcq)
     return true;
 }
 
+#define FOREIGN_MOST 64u /* lanes of other VCQs that one look maps */
+
 /* Look at the lanes that were announced, from index `next` - 1 back; returns where to
- * go on when one could not be mapped, else 0. */
+ * go on when one could not be mapped, or too many were not ours, else 0. */
 static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
 {
-    uint32_t pos, steps;
+    uint32_t pos, had, foreign = 0;
 
     /* steps: whatever a peer wrote, it ends */
-    for (steps = 0; (next != 0) && (next <= EMU_MAX_LANES) && (steps < EMU_MAX_LANES); steps++) {
+    for (; (next != 0) && (next <= EMU_MAX_LANES) && (vcq->steps < EMU_MAX_LANES); vcq->steps++) {
         pos = (vcq->lane_pos != NULL) ? vcq->lane_pos[next - 1] : 0;
         if (pos != 0) {
             next = __atomic_load_n(&vcq->lanes[pos - 1].lane->next, __ATOMIC_RELAXED);
@@ -201,10 +203,15 @@ static uint32_t lanes_take(struct emu_vcq *vcq, uint32_t next)
             if (pos - 1 >= vcq->num_hot) {
                 lanes_swap(vcq, pos - 1, vcq->num_hot++);
             }
-        } else if (!lane_add(vcq, next - 1, &next)) {
+            continue;
+        }
+        had = vcq->num_lanes;
+        if ((foreign == FOREIGN_MOST) || !lane_add(vcq, next - 1, &next)) {
             return next;
         }
+        foreign += (vcq->num_lanes == had);
     }
+    vcq->steps = 0;
     return 0;
 }
 
@@ -245,7 +252,7 @@ void emu_lanes_refresh(struct emu_vcq *vcq, uint64_t epoch)
 #define HEAR_MOST 64u /* announcements, in one look for the earliest */
 
 /* Where it is in the order of all senders'.  Those that wait are far fewer than there are stamps, so it is before or
- * after the last one that was taken. */
+ * after the latest one that was taken. */
 static uint64_t lane_place(const struct emu_vcq *vcq, const struct emu_rx_lane *rx)
 {
     uint64_t word = rx->cur->word;
@@ -295,7 +302,7 @@ struct emu_rx_lane *emu_lanes_earliest(struct emu_vcq *vcq)
     if (first != NULL) {
         vcq->next_lane = (uint32_t)(first - vcq->lanes) + 1;
         if (first->cur->word & EMU_ENTRY_STAMPED) {
-            vcq->stamp = first->cur->word;
+            emu_stamp_taken(vcq, first->cur->word);
         }
     }
     return first;

@@ -73,7 +73,10 @@ static bool lock_for_good(struct emu_session *s)
 struct emu_session_own {
     _Atomic uint64_t posted, tcq_read; /* other threads may ask for the room */
     void             *cbdata[EMU_SESSION_TOQ];
-    uint64_t         untold; /* since when somebody is to tell what he has started; 0: nobody */
+    /* Who was still to tell what he had started, when the next local notice was first seen, and since when */
+    uint64_t         untold_of; /* the number of that notice, and 1 */
+    uint64_t         untold_since;
+    uint64_t         untold[EMU_SESSION_STARTERS]; /* 0: he has told it */
 };
 
 int emu_session_init(struct emu_vcq *vcq)
@@ -254,27 +257,35 @@ bool emu_session_poll_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice
     return true;
 }
 
+/* Who has begun since has not started what that notice is of. */
 bool emu_session_untold(struct emu_vcq *vcq)
 {
-    uint64_t *since = &vcq->session_own->untold;
-    bool      held  = false;
+    struct emu_session_own *own  = vcq->session_own;
+    uint64_t                of   = atomic_load_explicit(&vcq->session->mrq_read, memory_order_relaxed) + 1;
+    bool                    held = false, first = own->untold_of != of;
 
-    for (unsigned i = 0; !held && (i < EMU_SESSION_STARTERS); i++) {
-        struct emu_shared_lock *l = &vcq->session->untold[i];
+    own->untold_of = of;
+    for (unsigned i = 0; i < EMU_SESSION_STARTERS; i++) {
+        struct emu_shared_lock *l    = &vcq->session->untold[i];
+        uint64_t                word = atomic_load(&l->word);
 
-        if (atomic_load(&l->word) != 0) {
-            held = emu_shared_try(l) == EMU_SHARED_NOT; /* else he has ended */
-            if (!held) {
-                emu_shared_unlock(l);
-            }
+        if (first) {
+            own->untold[i] = word;
         }
+        if (own->untold[i] == 0) {
+            continue;
+        }
+        if ((word == own->untold[i]) && (emu_shared_try(l) != EMU_SHARED_NOT)) { /* he has ended, or just told */
+            emu_shared_unlock(l);
+            word = 0;
+        }
+        own->untold[i] = (word == own->untold[i]) ? word : 0;
+        held           = held || (own->untold[i] != 0);
     }
-    if (!held) {
-        *since = 0;
-        return false;
+    if (held && first) {
+        own->untold_since = emu_now();
     }
-    *since = (*since == 0) ? emu_now() : *since;
-    return emu_now() - *since < UNTOLD_NS;
+    return held && (emu_now() - own->untold_since < UNTOLD_NS);
 }
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)

@@ -184,7 +184,7 @@ static void local_notice(struct emu_peer *owner, struct emu_session *s, const st
     e->notice.edata       = d->edata;
     e->notice.rmt_stadd   = d->rmt_stadd + d->length;
     e->code               = code;
-    e->stamp              = s->stamp;
+    e->stamp              = (s->stamp != 0) ? s->stamp : emu_stamp(owner->block); /* of an error it is later */
     atomic_store_explicit(&s->mrq_written, n + 1, memory_order_release);
 }
 
@@ -354,11 +354,11 @@ static int carry_put(struct emu_vcq *via, struct emu_peer *owner, struct emu_ses
     }
     if ((code == UTOFU_SUCCESS) && tells && (step_of(s) < EMU_STEP_NOTIFIED)) {
         code = notify(owner, s, target, d, start.stamp);
-        if (code == UTOFU_SUCCESS) {
-            reach(s, EMU_STEP_NOTIFIED);
-        }
         if (target->id == owner->id) { /* to itself: the notice for the target comes first (2.2.3) */
             s->stamp = emu_stamp(owner->block);
+        }
+        if (code == UTOFU_SUCCESS) {
+            reach(s, EMU_STEP_NOTIFIED); /* from here on who takes over keeps the stamp */
         }
     }
     emu_session_told(&start);
@@ -383,11 +383,11 @@ static void carry_one(struct emu_vcq *via, struct emu_peer *owner, struct emu_se
         s->stamp = 0;
         atomic_store(&s->step, n << EMU_STEP_NUMBER_SHIFT);
     }
-    if (s->stamp == 0) {
+    memcpy(&d, slot->desc, sizeof(d));
+    if ((s->stamp == 0) && (d.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) { /* no stamp is for nothing */
         s->stamp = emu_stamp(owner->block);
     }
     atomic_store(&s->claimed, n + 1);
-    memcpy(&d, slot->desc, sizeof(d));
     if ((d.kind == EMU_OP_PUT) && (d.length <= EMU_MAX_PUTGET)) {
         slot->code = carry_put(via, owner, s, &d, work);
     }

@@ -19,10 +19,16 @@
 
 #include "emu_internal.h"
 
+/* Values of `stamped`; but for the first one, all who send take a stamp. */
+enum { EMU_STAMPED_NOT, EMU_STAMPED_BEGINS, EMU_STAMPED_SEEN /* by every process */ };
+
 /* A new VCQ's: nobody has sent anything. */
 static inline void emu_stamps_reset(struct emu_vcq_block *block, bool session)
 {
-    atomic_store(&block->stamped, session);
+#if !defined(__x86_64__)
+    session = session || !emu_fence_reaches_all();
+#endif
+    atomic_store(&block->stamped, session ? EMU_STAMPED_SEEN : EMU_STAMPED_NOT);
     atomic_store(&block->senders, 0);
     atomic_store(&block->stamps, 0);
 }
@@ -30,10 +36,12 @@ static inline void emu_stamps_reset(struct emu_vcq_block *block, bool session)
 /* There is one more sender, who has not sent anything. */
 static inline void emu_stamps_begin(struct emu_vcq_block *target)
 {
-    if ((atomic_fetch_add(&target->senders, 1) > 0) && (atomic_exchange(&target->stamped, 1) == 0)) {
+    if ((atomic_fetch_add(&target->senders, 1) > 0) && (atomic_load(&target->stamped) != EMU_STAMPED_SEEN)) {
+        atomic_store(&target->stamped, EMU_STAMPED_BEGINS);
 #if !defined(__x86_64__)
         emu_fence_all(); /* whoever looks at this before he has seen why he sends looks again */
 #endif
+        atomic_store(&target->stamped, EMU_STAMPED_SEEN);
     }
 }
 
@@ -58,6 +66,13 @@ static inline uint64_t emu_stamps_end(struct emu_vcq_block *block)
 static inline uint64_t emu_stamp_after(uint64_t word, uint64_t other)
 {
     return ((word >> EMU_ENTRY_STAMP_SHIFT) - (other >> EMU_ENTRY_STAMP_SHIFT) + EMU_STAMP_SAME) & EMU_ENTRY_STAMP_MASK;
+}
+
+/* The VCQ compares others with the latest one that it has taken.  (One that was stored late does not set it back, as
+ * those that wait would be too far from it then.) */
+static inline void emu_stamp_taken(struct emu_vcq *vcq, uint64_t word)
+{
+    vcq->stamp = (emu_stamp_after(word, vcq->stamp) > EMU_STAMP_SAME) ? word : vcq->stamp;
 }
 
 #endif /* EMU_STAMP_H */
