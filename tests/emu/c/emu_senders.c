@@ -302,7 +302,7 @@ static struct emu_lane_entry *entries_of(struct emu_process *shm, utofu_vcq_id_t
     CONF_FAIL("no lane");
 }
 
-/* A hostile sender's stamps: nothing but its own order is in its hands. */
+/* A hostile sender's stamps: it may be read before others, or after them, and nothing more is in its hands. */
 CONF_TEST("senders", senders_with_false_stamps, 1, "a sender whose stamps are false does not hide others' notices")
 {
     struct emu_lane_entry *e;

@@ -238,3 +238,56 @@ CONF_TEST("session", lane_of_a_dead_carrier, 1, "a carrier that is killed while 
     CONF_EXPECT_QUIET(&s.last);
     scene_close(&s);
 }
+
+CONF_TEST("session", local_notice_waits_for_its_own_starter, 2,
+          "a local notice waits for who started its Put, whoever else was waited for before")
+{
+    struct utofu_mrq_notice notice;
+    struct scene            s;
+    uint64_t                who = (uint64_t)getpid(), all[2];
+
+    conf_exchange(&who, sizeof(who), all);
+    if (conf_rank == 0) {
+        scene_open(&s);
+        CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 1, CONF_LMRQ, NULL));
+        s.session->untold[0].word = all[1]; /* rank 1 starts it, and has not told it yet */
+        s.session->credits++;
+        CONF_CODE(utofu_poll_mrq(s.relay.hdl, 0, &notice), UTOFU_ERR_NOT_FOUND);
+        s.session->untold[0].word = 0;
+        CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 2, CONF_LMRQ, NULL));
+        usleep(150000);
+        s.session->untold[1].word = all[1]; /* now the next one */
+        s.session->credits++;
+        CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 1, NULL);
+        for (double end = conf_now() + 0.01; conf_now() < end;) {
+            CONF_CODE(utofu_poll_mrq(s.relay.hdl, 0, &notice), UTOFU_ERR_NOT_FOUND);
+        }
+        s.session->untold[1].word = 0;
+        s.session->untold[2].word = all[1]; /* who starts something else is not waited for */
+        CONF_OK(utofu_poll_mrq(s.relay.hdl, 0, &notice));
+        CONF_CHECK(notice.edata == 2, "EDATA %d", (int)notice.edata);
+        s.session->untold[2].word = 0;
+        scene_close(&s);
+    }
+    conf_barrier();
+}
+
+CONF_TEST("session", stamps_are_for_notices, 1, "operations of a session-mode VCQ without notices take no stamps")
+{
+    struct scene s;
+    uint64_t     before = 0, after = 0;
+
+    scene_open(&s);
+    for (unsigned i = 0; i < 101; i++) {
+        CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, 1, (i == 50) ? CONF_LMRQ : 0, NULL));
+        CONF_OK(utofu_nop(s.relay.hdl, 0, NULL));
+        CONF_OK(utofu_put(s.first.hdl, s.relay.id, s.lcl, s.at_relay, SLOT, 1, UTOFU_ONESIDED_FLAG_SPS(2), NULL));
+        for (unsigned v = 0; v < EMU_MAX_VCQS; v++) {
+            after = (s.shm->vcq[v].vcq_id == s.relay.id) ? (uint64_t)s.shm->vcq[v].stamps : after;
+        }
+        before = (i == 0) ? after : before;
+    }
+    CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, 1, NULL);
+    CONF_CHECK(after == before + 1, "%llu stamps of one notice", (unsigned long long)(after - before));
+    scene_close(&s);
+}
