@@ -107,6 +107,10 @@ void emu_wire_start(struct emu_vcq *vcq); /* what DELAY_START held back */
 bool emu_wire_tcq_ready(const struct emu_vcq *vcq); /* it may find an entry */
 int emu_wire_poll_tcq(struct emu_vcq *vcq, void **cbdata);
 void emu_wire_idle(struct emu_vcq *vcq); /* a poll found nothing: let the thread work */
+/* Strict mode: there is a local notice that waits for an earlier one; remote ones wait then, too. */
+bool emu_wire_owes(struct emu_vcq *vcq);
+/* The same, and that is to end: what is posted has its place among those. */
+bool emu_wire_settles(struct emu_vcq *vcq);
 void emu_wire_stop(void);   /* at exit: all VCQs */
 void emu_wire_forget(void); /* in the child of a fork */
 

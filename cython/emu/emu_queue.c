@@ -223,10 +223,11 @@ EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_n
 /* No more of them than there are now, as senders may be as fast as we are: so many; where they have stamps, up to the
  * last that was given, of which some may be stored only now (and whatever the stamps are, no more than one of each
  * lane).  Not if one of them may be of an operation whose target is the VCQ itself, and the local notice of which is
- * there: that comes after it. */
+ * there: that comes after it; nor, in the strict mode, if it may be the answer to one whose local notice waits. */
 void emu_mrq_gather(struct emu_vcq *vcq)
 {
-    bool                waits = vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail);
+    bool                waits = (vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail)) ||
+                                ((vcq->wire != NULL) && emu_wire_settles(vcq));
     struct emu_rx_lane *rx;
     uint64_t            end;
     size_t              n;
@@ -291,7 +292,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     struct emu_rx_lane *rx;
     int                 code = UTOFU_ERR_NOT_FOUND;
     uint64_t            stamp = 0;
-    bool                local, untold;
+    bool                local, untold, owes = emu_wire_owes(vcq);
 
     /* the strict mode counts the notices of all senders together, as an MRQ does */
     if (((vcq->special & EMU_SPECIAL_WIRE) || (limit != 0)) &&
@@ -306,7 +307,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
 
-        rx = timed ? lane_ready(vcq) : NULL;
+        rx = (timed && !owes) ? lane_ready(vcq) : NULL;
         if ((rx != NULL) && came_before(m, rx) && emu_timing_remote(emu_lane_due(rx))) {
             code = take(vcq, rx, notice);
             goto out;
@@ -320,7 +321,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         /* in this order: what is told, and what was there before a local notice, is in a lane then */
         local  = (vcq->session != NULL) && emu_session_has_local(vcq, &stamp);
         untold = local && emu_session_untold(vcq);
-        rx     = lane_ready(vcq);
+        rx     = owes ? NULL : lane_ready(vcq);
         if ((vcq->session == NULL) || local || (rx == NULL) || again) {
             break;
         }

@@ -18,7 +18,9 @@
  * It keeps what the guide promises: TCQ notices in the order of posting, remote and
  * local notices in that order per remote VCQ and path (2.2.10), errors among them; and
  * one thing more, that programs rely on: a local notice comes before an answer of the
- * target.
+ * target.  Where one waits for that of an earlier operation that is still on its way, remote notices
+ * therefore wait as well, but for those that were there when it arrived.  That is not for long: soon
+ * operations arrive in order until no notice waits.
  *
  * Without the strict mode operations arrive in order per remote VCQ and path and only
  * wait for their time; a put reads its source when it leaves.
@@ -29,6 +31,7 @@
 
 #define WINDOW 64u /* operations under way: sent and not done */
 #define PICKS  8u  /* tries to find one of them whose turn it may be */
+#define OWE_NS 200000u
 
 /* --------------------------------------------------------------- what is allowed */
 
@@ -135,11 +138,58 @@ static bool may_send(struct emu_wire *w)
     return true;
 }
 
+/* Operation n is to have a local notice: when its last piece has arrived, does that wait for those of earlier ones? */
+static bool is_to_wait(struct emu_wire *w, uint64_t n)
+{
+    const struct wire_op *op = emu_wire_op(w, n);
+
+    if (!wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) || (op->next_piece + 1 != op->pieces)) {
+        return false;
+    }
+    for (uint64_t i = w->done; i < n; i++) {
+        const struct wire_op *before = emu_wire_op(w, i);
+
+        if ((before->flow == op->flow) && !before->landed && !lets_tell(w, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does any wait? */
+static bool one_waits(struct emu_wire *w)
+{
+    for (uint64_t n = w->done; n < w->sent; n++) {
+        const struct wire_op *op = emu_wire_op(w, n);
+
+        if (op->landed && !op->local_told && wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool emu_wire_owes(struct emu_vcq *vcq)
+{
+    struct emu_wire *w = vcq->wire;
+
+    return (w != NULL) && (w->owes != 0);
+}
+
+bool emu_wire_settles(struct emu_vcq *vcq)
+{
+    bool owes = emu_wire_owes(vcq);
+
+    if (owes) {
+        vcq->wire->settles = true;
+    }
+    return owes;
+}
+
 /* May the next piece of operation n arrive?  *next_p is lowered to when it may. */
 static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *next_p)
 {
-    const struct wire_op *op   = emu_wire_op(w, n);
-    bool                  last = op->next_piece + 1 == op->pieces;
+    const struct wire_op *op    = emu_wire_op(w, n);
     bool                  order = !w->strict || wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER);
 
     if (op->landed || (w->strict && emu_wire_reads(op))) {
@@ -149,17 +199,14 @@ static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *nex
         *next_p = (op->ready < *next_p) ? op->ready : *next_p;
         return false;
     }
-    for (uint64_t i = w->done; i < n; i++) {
+    for (uint64_t i = w->done; order && (i < n); i++) {
         const struct wire_op *before = emu_wire_op(w, i);
 
-        if ((before->flow != op->flow) || before->landed) {
-            continue;
-        }
-        if (order || (last && wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !lets_tell(w, i))) {
+        if ((before->flow == op->flow) && !before->landed) {
             return false;
         }
     }
-    return true;
+    return order || !is_to_wait(w, n) || (!w->settles && ((w->owes == 0) || (now - w->owes < OWE_NS)));
 }
 
 /* May a get read at its target?  With STRONG_ORDER after those before it have read; what they write may still be on
@@ -300,10 +347,19 @@ bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
             emu_wire_land(w, op);
         }
     } else {
+        if ((w->owes == 0) && is_to_wait(w, n)) {
+            emu_mrq_gather(w->vcq); /* what is there now is no answer to it */
+            w->owes = now;
+        }
         emu_wire_land(w, op);
     }
     if (op->landed || has_read(op)) {
         tell_all(w);
+    }
+    if ((w->owes != 0) && !one_waits(w)) {
+        w->owes    = 0;
+        w->settles = false;
+        emu_mrq_gather(w->vcq); /* before what arrives next tells of itself */
     }
     return true;
 }

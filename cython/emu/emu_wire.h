@@ -33,6 +33,8 @@ struct emu_wire {
     struct emu_vcq  *vcq;
     struct emu_wire *next;
     bool            strict;
+    bool            settles; /* no operation arrives before an earlier one, with local notices of both, until none has */
+    uint64_t        owes;    /* since when one has, so that its own waits (emu_wire.c); 0: none */
     _Atomic bool    wanted; /* the thread waits for the lock of the VCQ */
     uint64_t        rng;
     /* operation number n is op[n % EMU_WIRE_OPS]; done and tcq_read <= sent <= posted */

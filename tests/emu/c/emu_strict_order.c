@@ -274,3 +274,42 @@ CONF_TEST("strict", strict_freed_before_it_is_sent, 1,
     CONF_CHECK(lost > 0, "nothing was lost");
     words_close();
 }
+
+CONF_TEST("strict", strict_puts_with_notices_overtake, 2,
+          "a put overtakes another one also where both have local notices: these come in order, and before the answer "
+          "of who has seen the later one, from whichever VCQ")
+{
+    static _Alignas(256) _Atomic uint64_t place[64]; /* private memory */
+    struct conf_vcq                       mine, second;
+    utofu_stadd_t                         stadds[2], from[2];
+    unsigned                              seen = 0, spins;
+
+    CONF_CHECK(setenv("UTOFU_EMU_STRICT", "1", 1) == 0, "setenv");
+    conf_timeout(60 * conf_patience);
+    conf_vcq_open(&mine, 0, 0);
+    conf_vcq_open(&second, 1, 0);
+    conf_reg_all(&mine, place, sizeof(place), stadds);
+    conf_reg_all(&second, place, sizeof(place), from);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        conf_barrier();
+        if (conf_rank == 0) {
+            CONF_POST(mine.hdl, utofu_put_piggyback8(mine.hdl, mine.peer[1], i, stadds[1], 8, 1, CONF_LMRQ, NULL));
+            CONF_POST(mine.hdl, utofu_put_piggyback8(mine.hdl, mine.peer[1], i, stadds[1] + 256, 8, 2, CONF_LMRQ, NULL));
+            CONF_EXPECT_MRQ(&mine, UTOFU_MRQ_TYPE_LCL_PUT, mine.peer[1], 1, NULL);
+            CONF_EXPECT_MRQ(&mine, UTOFU_MRQ_TYPE_LCL_PUT, mine.peer[1], 2, NULL);
+            CONF_EXPECT_MRQ(&mine, UTOFU_MRQ_TYPE_RMT_PUT, (i % 2) ? mine.peer[1] : second.peer[1], 3, NULL);
+        } else {
+            const struct conf_vcq *by = (i % 2) ? &mine : &second;
+
+            for (spins = 0; atomic_load(&place[32]) != i;) {
+                conf_relax(&spins);
+            }
+            seen += atomic_load(&place[0]) != i;
+            CONF_POST(by->hdl, utofu_put_piggyback8(by->hdl, mine.peer[0], i, stadds[0], 8, 3, CONF_RMRQ, NULL));
+        }
+    }
+    CONF_CHECK((conf_rank == 0) || (seen > 0), "nothing was ever overtaken");
+    conf_barrier();
+    conf_vcq_close(&second);
+    conf_vcq_close(&mine);
+}
