@@ -14,6 +14,8 @@
 #include "emu_modes.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,30 +80,53 @@ static const struct {
              {"OUT_OF_MEMORY", UTOFU_ERR_OUT_OF_MEMORY},
              {"FATAL", UTOFU_ERR_FATAL}};
 
-static bool number(const char *s, uint64_t most, uint64_t *v_p)
+static char why[192]; /* the last text is no rule; whoever joins the job reads them all, and nobody else does */
+
+static bool __attribute__((format(printf, 1, 2))) no_rule(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof(why), fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static bool number(const char *key, const char *s, uint64_t least, uint64_t most, uint64_t *v_p)
 {
     char *end;
 
     errno = 0;
     *v_p  = strtoull(s, &end, 10);
-    return (end != s) && (*end == '\0') && !errno && (strchr(s, '-') == NULL) && (*v_p <= most);
+    if ((end == s) || (*end != '\0') || (strchr(s, '-') != NULL)) {
+        return no_rule("%s= takes a whole number, not \"%s\"", key, s);
+    }
+    if (errno || (*v_p < least) || (*v_p > most)) {
+        return no_rule("%s=%s is out of range (%llu to %llu)", key, s, (unsigned long long)least,
+                       (unsigned long long)most);
+    }
+    return true;
 }
 
 static bool coords(const char *s, uint64_t *key_p)
 {
-    uint8_t c[6];
+    const char *all = s;
+    uint8_t     c[6];
 
     for (unsigned i = 0; i < 6; i++) {
         char         *end;
         unsigned long v = strtoul(s, &end, 10);
-        if ((end == s) || (v > 255) || (*end != ((i < 5) ? ',' : '\0'))) {
-            return false;
+        if ((end == s) || (*end != ((i < 5) ? ',' : '\0'))) {
+            return no_rule("peer= takes 6 numbers, X,Y,Z,A,B,C, not \"%s\"", all);
+        }
+        if (v > ((const unsigned[]){255, 255, 255, 1, 2, 1})[i]) { /* the sizes of A, B, C never differ */
+            return no_rule("peer=%s is out of range (A, B, C are up to 1, 2, 1)", all);
         }
         c[i] = (uint8_t)v;
         s    = end + 1;
     }
     *key_p = emu_coords_key(c);
-    return (c[3] < 2) && (c[4] < 3) && (c[5] < 2); /* the sizes of A, B, C never differ */
+    return true;
 }
 
 static bool is_op_code(int code)
@@ -109,89 +134,143 @@ static bool is_op_code(int code)
     return (code <= UTOFU_ERR_TCQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH);
 }
 
-/* "key" or "key=value" */
-static bool item(struct rule *r, char *text)
+static bool is_mrq_code(int code)
 {
-    char    *value = strchr(text, '='), *end;
-    uint64_t v;
+    return (code <= UTOFU_ERR_MRQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH);
+}
+
+static bool error(struct rule *r, const char *name)
+{
+    bool of_calls = (r->what & (WHAT_REG | WHAT_VCQ)) != 0;
+
+    for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        if (!strcmp(name, codes[i].name)) {
+            r->error = codes[i].code;
+            if (is_op_code(r->error) != of_calls) {
+                return true;
+            }
+            return no_rule("error=%s is for %s only", name, of_calls ? "operations" : "reg and vcq");
+        }
+    }
+    if (!strncmp(name, "UTOFU_ERR_", 10)) {
+        return no_rule("error=%s: codes are written without UTOFU_ERR_", name);
+    }
+    return no_rule("\"%s\" is not an error code for rules", name);
+}
+
+static bool prob(struct rule *r, const char *s)
+{
+    char *end;
+
+    r->prob = emu_decimal(s, &end);
+    if ((end == s) || (*end != '\0')) {
+        return no_rule("prob= takes a number such as 0.5, not \"%s\"", s);
+    }
+    return ((r->prob >= 0) && (r->prob <= 1)) || no_rule("prob=%s is out of range (0 to 1)", s);
+}
+
+/* "key" or "key=value"; seen: the keys that the rule has, a bit each */
+static bool item(struct rule *r, char *text, unsigned *seen)
+{
+    static const struct {
+        const char *key;
+        bool        has_value, of_calls;
+    } keys[] = {{"busy", false, false}, {"dead", false, false}, {"peer", true, false},
+                {"error", true, true},  {"prob", true, true},   {"after", true, true},
+                {"every", true, true},  {"count", true, true},  {"delay", true, false}};
+    const unsigned n     = sizeof(keys) / sizeof(keys[0]);
+    char          *value = strchr(text, '=');
+    unsigned       i     = 0;
+    uint64_t       v;
 
     if (value != NULL) {
         *value++ = '\0';
     }
-    if (!strcmp(text, "busy") && (value == NULL)) {
+    while ((i < n) && strcmp(text, keys[i].key)) {
+        i++;
+    }
+    if (i == n) {
+        return no_rule("\"%s\" is neither a condition nor an action", text);
+    }
+    if (keys[i].has_value != (value != NULL)) {
+        return no_rule(keys[i].has_value ? "%s needs a value, as in %s=..." : "%s takes no value", text, text);
+    }
+    if (*seen & (1u << i)) {
+        return no_rule("%s is there twice", text);
+    }
+    *seen |= 1u << i;
+    if (!keys[i].of_calls && (r->what & (WHAT_REG | WHAT_VCQ))) {
+        return no_rule("%s is for operations only", text);
+    }
+    if (!strcmp(text, "busy")) {
         return r->busy = true;
     }
-    if (!strcmp(text, "dead") && (value == NULL)) {
+    if (!strcmp(text, "dead")) {
         return r->dead = true;
-    }
-    if (value == NULL) {
-        return false;
     }
     if (!strcmp(text, "peer")) {
         return r->has_peer = coords(value, &r->peer);
     }
     if (!strcmp(text, "error")) {
-        for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-            if (!strcmp(value, codes[i].name)) {
-                r->error = codes[i].code;
-                return is_op_code(r->error) == !(r->what & (WHAT_REG | WHAT_VCQ));
-            }
-        }
-        return false;
+        return error(r, value);
     }
     if (!strcmp(text, "prob")) {
-        r->prob = emu_decimal(value, &end);
-        return (end != value) && (*end == '\0') && (r->prob >= 0) && (r->prob <= 1);
+        return prob(r, value);
     }
-    if (!number(value, UINT32_MAX, &v)) {
+    /* none at most, or each 0th, would be a rule that never acts */
+    if (!number(text, value, !strcmp(text, "every") || !strcmp(text, "count"), UINT32_MAX, &v)) {
         return false;
     }
     if (!strcmp(text, "after")) {
         r->after = v;
     } else if (!strcmp(text, "every")) {
         r->every = v;
-        return v > 0;
     } else if (!strcmp(text, "count")) {
         r->count = v;
-    } else if (!strcmp(text, "delay")) {
-        r->delay_ns = v * 1000;
     } else {
-        return false;
+        r->delay_ns = v * 1000;
     }
     return true;
 }
 
 /* Queues: "toq=N", "mrq=N" */
-static bool queue_rule(const char *text)
+static bool queue_rule(const char *text, const char *rest)
 {
+    bool     toq = !strncmp(text, "toq=", 4);
     uint64_t v;
 
-    if (!strncmp(text, "toq=", 4) && number(text + 4, EMU_TOQ_ENTRIES, &v) && (v > 0)) {
-        faults.toq = (uint32_t)v;
-        return true;
+    if (!toq && strncmp(text, "mrq=", 4)) {
+        return no_rule("\"%s\" is neither an operation nor a call, nor a queue", text);
     }
-    if (!strncmp(text, "mrq=", 4) && number(text + 4, EMU_MRQ_MAX, &v) && (v > 0)) {
-        faults.mrq = (uint32_t)v;
-        return true;
+    if (!number(toq ? "toq" : "mrq", text + 4, 1, toq ? EMU_TOQ_ENTRIES : EMU_MRQ_MAX, &v)) {
+        return false;
     }
-    return false;
+    if (rest != NULL) {
+        return no_rule("nothing may follow %s", text);
+    }
+    *(toq ? &faults.toq : &faults.mrq) = (uint32_t)v;
+    return true;
 }
 
 static bool parse_rule(char *text)
 {
-    struct rule r = {.count = COUNT_NOT_SET, .prob = 2};
+    struct rule r    = {.count = COUNT_NOT_SET, .prob = 2};
+    unsigned    seen = 0;
     char       *save, *t = strtok_r(text, ":", &save);
 
-    for (unsigned i = 0; (t != NULL) && (i < sizeof(whats) / sizeof(whats[0])); i++) {
+    if (t == NULL) {
+        return no_rule("there is nothing in it");
+    }
+    for (unsigned i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
         if (!strcmp(t, whats[i].name)) {
             r.what = whats[i].what;
         }
     }
     if (r.what == 0) {
-        return (t != NULL) && queue_rule(t) && (strtok_r(NULL, ":", &save) == NULL);
+        return queue_rule(t, strtok_r(NULL, ":", &save));
     }
     while ((t = strtok_r(NULL, ":", &save)) != NULL) {
-        if (!item(&r, t)) {
+        if (!item(&r, t, &seen)) {
             return false;
         }
     }
@@ -200,17 +279,16 @@ static bool parse_rule(char *text)
     }
     /* a rule does something, and only what it can do */
     if ((r.error == 0) && (r.delay_ns == 0) && !r.busy && !r.dead) {
-        return false;
-    }
-    if ((r.what & (WHAT_REG | WHAT_VCQ)) && ((r.delay_ns != 0) || r.busy || r.dead || r.has_peer)) {
-        return false;
+        if (r.what & (WHAT_REG | WHAT_VCQ)) {
+            return no_rule("it does nothing: error= is missing");
+        }
+        return no_rule("it does nothing: error=, busy, dead or a delay= of 1 or more is missing");
     }
     if (r.busy && ((r.error != 0) || (r.delay_ns != 0) || r.dead)) {
-        return false; /* what is not posted can't fail, nor be late */
+        return no_rule("busy goes with no other action"); /* what is not posted can't fail, nor be late */
     }
-    if ((r.what == WHAT_OPS(EMU_OP_NOP)) &&
-        (r.has_peer || r.dead || (r.delay_ns != 0) || ((r.error <= UTOFU_ERR_MRQ_OTHER) && is_op_code(r.error)))) {
-        return false; /* it goes to nobody */
+    if ((r.what == WHAT_OPS(EMU_OP_NOP)) && (r.has_peer || r.dead || (r.delay_ns != 0) || is_mrq_code(r.error))) {
+        return no_rule("a NOP goes to nobody, so it has no peer, delay, dead or MRQ code");
     }
     faults.rule[faults.rules++] = r;
     return true;
@@ -237,8 +315,10 @@ uint32_t emu_inject_init(uint64_t seed)
         char *rule = strdup(t);
         if (faults.rules == MAX_RULES) {
             emu_message("UTOFU_EMU_FAULT: \"%s\" is rule %u, and there may be %u; ignored", t, MAX_RULES + 1, MAX_RULES);
-        } else if ((rule == NULL) || !parse_rule(rule)) {
-            emu_message("UTOFU_EMU_FAULT: \"%s\" is not a rule; ignored", t);
+        } else if (rule == NULL) {
+            emu_message("UTOFU_EMU_FAULT: no memory to read \"%s\"; ignored", t);
+        } else if (!parse_rule(rule)) {
+            emu_message("UTOFU_EMU_FAULT: \"%s\" is not a rule; ignored: %s", t, why);
         } else {
             special |= EMU_SPECIAL_INJECT;
         }
@@ -308,11 +388,6 @@ static bool towards(const struct rule *r, const struct emu_desc *d)
         return true;
     }
     return goes_to(d, &key) && (!r->has_peer || (key == r->peer)) && !(r->dead && is_dead(key));
-}
-
-static bool is_mrq_code(int code)
-{
-    return (code <= UTOFU_ERR_MRQ_OTHER) && (code >= UTOFU_ERR_MRQ_RMT_LENGTH);
 }
 
 /* Says what can't be of a NOP, which goes nowhere: so a rule for any operation is not about it */

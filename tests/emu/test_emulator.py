@@ -147,6 +147,60 @@ def test_a_wrong_value_is_said(emu_tests, variable, value, said):
         assert said in done.stderr
 
 
+def said_with(emu_tests, job, **variables):
+    """What the library says when a process joins with these variables."""
+    done = subprocess.run(
+        [emu_tests, "stats_of_none"],
+        env=environment(job, **variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "rule, why",
+    [
+        ("putt:busy", '"putt" is neither an operation nor a call, nor a queue'),
+        ("put", "it does nothing: error=, busy, dead or a delay= of 1 or more is missing"),
+        ("put:delay=0", "it does nothing: error=, busy, dead or a delay= of 1 or more is missing"),
+        ("vcq:count=1", "it does nothing: error= is missing"),
+        ("put:error=FULL", "error=FULL is for reg and vcq only"),
+        ("vcq:error=MRQ_PEER", "error=MRQ_PEER is for operations only"),
+        ("put:error=UTOFU_ERR_MRQ_PEER", "codes are written without UTOFU_ERR_"),
+        ("put:error=NONSENSE", '"NONSENSE" is not an error code for rules'),
+        ("put:delay=1.5", 'delay= takes a whole number, not "1.5"'),
+        ("put:after=-1:busy", 'after= takes a whole number, not "-1"'),
+        ("put:after=4294967296:busy", "after=4294967296 is out of range (0 to 4294967295)"),
+        ("put:every=0:busy", "every=0 is out of range (1 to 4294967295)"),
+        ("put:count=0:busy", "count=0 is out of range (1 to 4294967295)"),
+        ("toq=2049", "toq=2049 is out of range (1 to 2048)"),
+        ("mrq=0", "mrq=0 is out of range (1 to "),
+        ("toq=5:busy", "nothing may follow toq=5"),
+        ("reg:peer=0,0,0,0,0,0:error=FULL", "peer is for operations only"),
+        ("reg:busy", "busy is for operations only"),
+        ("put:peer=1,2:busy", 'peer= takes 6 numbers, X,Y,Z,A,B,C, not "1,2"'),
+        ("put:peer=0,0,0,0,3,0:busy", "A, B, C are up to 1, 2, 1"),
+        ("put:busy ", '"busy " is neither a condition nor an action'),
+        ("put:error", "error needs a value, as in error=..."),
+        ("put:busy=1", "busy takes no value"),
+        ("put:error=MRQ_PEER:error=MRQ_OTHER", "error is there twice"),
+        ("put:busy:error=MRQ_PEER", "busy goes with no other action"),
+        ("nop:dead", "a NOP goes to nobody"),
+        ("put:prob=0,5:busy", 'prob= takes a number such as 0.5, not "0,5"'),
+        ("put:prob=2:busy", "prob=2 is out of range (0 to 1)"),
+        (":", "there is nothing in it"),
+    ],
+)
+def test_why_a_rule_is_none(emu_tests, rule, why):
+    said = said_with(emu_tests, "rule", UTOFU_EMU_FAULT=rule)
+    assert f'UTOFU_EMU_FAULT: "{rule}" is not a rule; ignored: ' in said
+    assert why in said
+    assert said.count("utofu:") == 1
+
+
 PID_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
 
 

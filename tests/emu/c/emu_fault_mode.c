@@ -456,6 +456,21 @@ CONF_TEST("fault", fault_busy_starts_what_is_held, 1, "BUSY by a rule starts wha
     }
 }
 
+CONF_TEST("fault", fault_of_two_the_later, 1, "of two rules that fail an operation the later wins, and both count it; of calls the first")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s, again;
+
+    open_with(&vcq, &s, "put:count=2:error=MRQ_PEER;put:count=1:error=MRQ_OTHER;"
+                        "reg:after=1:count=1:error=FULL;reg:after=1:count=1:error=FATAL");
+    CONF_CODE(put_ends(&vcq, s, 1, 0), UTOFU_ERR_MRQ_OTHER);
+    CONF_CODE(put_ends(&vcq, s, 2, 0), UTOFU_ERR_MRQ_PEER);
+    CONF_CODE(put_ends(&vcq, s, 3, 0), UTOFU_SUCCESS);
+    CONF_CODE(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again), UTOFU_ERR_FULL);
+    CONF_CODE(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again), UTOFU_ERR_FATAL);
+    CONF_OK(utofu_reg_mem(vcq.hdl, words, sizeof(words), 0, &again));
+}
+
 CONF_TEST("fault", fault_two_nodes_die, 1, "with count=2 two nodes die, however often the first is spoken to")
 {
     struct utofu_mrq_notice notice;
