@@ -23,8 +23,9 @@ static const double measured[PARAMETERS] = {980, 260, 230, 250, 256, 1345, 1185,
 /* A piggyback takes 490 ns with or without cache injection (the paper's figure). */
 static const double best[PARAMETERS] = {750, 260, 0, 250, 256, 1345, 1185, 75, 0.1575, 290, 150, 250, 600, 500, 0};
 
-/* "parameter = number", or nothing; # begins a comment.  What is wrong with it; NULL: nothing */
-static const char *read_line(char *line, double ns[PARAMETERS])
+/* "parameter = number", or nothing; # begins a comment.  What is wrong with it, and *part_p, which part of it; NULL:
+ * nothing */
+static const char *read_line(char *line, double ns[PARAMETERS], const char **part_p)
 {
     char    *hash = strchr(line, '#'), *key, *end;
     unsigned i    = 0;
@@ -34,13 +35,16 @@ static const char *read_line(char *line, double ns[PARAMETERS])
     if (hash != NULL) {
         *hash = '\0';
     }
-    key = line + strspn(line, BLANKS);
+    *part_p = key = line + strspn(line, BLANKS);
+    for (n = strlen(key); (n > 0) && (strchr(BLANKS, key[n - 1]) != NULL); n--) {
+        key[n - 1] = '\0';
+    }
     if (*key == '\0') {
         return NULL;
     }
     n    = strspn(key, "abcdefghijklmnopqrstuvwxyz_");
     line = key + n + strspn(key + n, BLANKS);
-    if (*line != '=') {
+    if ((n == 0) || (*line != '=')) {
         return "is not \"parameter = ns\"";
     }
     line++;
@@ -48,8 +52,10 @@ static const char *read_line(char *line, double ns[PARAMETERS])
         i++;
     }
     if (i == PARAMETERS) {
+        key[n] = '\0';
         return "is not for a parameter of this model";
     }
+    *part_p = line + strspn(line, BLANKS);
     v = emu_decimal(line, &end);
     if ((end == line) || (end[strspn(end, BLANKS)] != '\0') || !isfinite(v) || (v < 0) || (v > 1e9)) {
         return "is not a number of 0 to 1e9 ns";
@@ -70,7 +76,7 @@ static ssize_t read_all(const char *path, char *text, size_t room)
     if (fd < 0) {
         return -1;
     }
-    if (fstat(fd, &st) == 0) {
+    if (fstat(fd, &st) == 0) { /* EINVAL: it is no file */
         errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
         while (S_ISREG(st.st_mode) && (size < room) && ((got = read(fd, text + size, room - size)) > 0)) {
             size += (size_t)got;
@@ -90,7 +96,8 @@ static bool read_file(const char *path, double ns[PARAMETERS])
     ssize_t size = read_all(path, text, PROFILE_MAX + 1);
 
     if (size < 0) {
-        emu_message("UTOFU_EMU_TIMING: can't open the profile \"%s\": %s; off", path, strerror(errno));
+        emu_message("UTOFU_EMU_TIMING: can't open the profile \"%s\": %s%s; off", path, strerror(errno),
+                    (errno == EINVAL) ? " (it is no regular file)" : "");
         return false;
     }
     text[size] = '\0';
@@ -99,10 +106,10 @@ static bool read_file(const char *path, double ns[PARAMETERS])
         return false;
     }
     for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
-        const char *why = read_line(line, ns);
+        const char *part, *why = read_line(line, ns, &part);
 
         if (why != NULL) {
-            emu_message("UTOFU_EMU_TIMING: %s:%d %s; off", path, number, why);
+            emu_message("UTOFU_EMU_TIMING: %s:%d %s: \"%.40s\"; off", path, number, why, part);
             return false;
         }
     }

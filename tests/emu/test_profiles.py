@@ -110,6 +110,34 @@ def test_what_is_no_file(tests, tmp_path, kind, why):
     assert why in said
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file(tests, tmp_path, kind):
+    path = tmp_path / "my.profile" if kind == "pipe" else "/dev/zero"
+    if kind == "pipe":
+        os.mkfifo(path)
+    _, said = least_time(tests, path)
+    assert "Invalid argument (it is no regular file); off" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("get 7", '"get 7"'),
+        ("\tgett = 7 # seven", '"gett"'),
+        ("= 7", '"= 7"'),
+        ("get = 100000 ns \r", '"100000 ns"'),
+        ("get = 1,5", '"1,5"'),
+        ("get = ", '""'),
+        ("get = " + "9" * 50, '"' + "9" * 40 + '"'),
+    ],
+)
+def test_the_part_that_is_wrong_is_quoted(tests, tmp_path, line, part):
+    path = tmp_path / "my.profile"
+    path.write_text(f"get = 1\n{line}\n")
+    _, said = least_time(tests, path)
+    assert f": {part}; off" in said
+
+
 def test_a_point_in_every_locale(tests, tmp_path):
     """Numbers have a point also where the program's language has a comma."""
     if shutil.which("localedef") is None:
