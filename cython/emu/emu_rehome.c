@@ -389,7 +389,9 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool 
     int         i;
 
     if (!vcq->rehome || (wish.hi <= wish.lo)) {
-        *why_p = "it is not to be";
+        *why_p = emu_g.env.strict                         ? "the strict mode leaves memory where it is"
+                 : (emu_g.env.rehome == EMU_REHOME_OFF) ? "it is not to be"
+                                                        : "its VCQ leaves memory where it is";
         return -1;
     }
     start = emu_now();

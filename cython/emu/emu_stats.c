@@ -141,7 +141,8 @@ static void tell(const char *line, size_t n)
         }
     }
     if (write(fd, line, n) < 0) { /* one write: lines of several processes do not mix */
-        emu_message("UTOFU_EMU_STATS: can't write the counts");
+        emu_message("UTOFU_EMU_STATS: can't write the counts to %s: %s", (path[0] != '\0') ? path : "stderr",
+                    strerror(errno));
     }
     if (fd != STDERR_FILENO) {
         close(fd);

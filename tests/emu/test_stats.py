@@ -95,6 +95,16 @@ def test_private_memory_and_why(emu_tests):
         assert f"private {target['reg_private']}, the last because {why}\n" in text
 
 
+def test_private_memory_in_the_strict_mode(emu_tests):
+    error = run(emu_tests, "1", "stats_of_failures", UTOFU_EMU_STRICT="1")
+    assert ", the last because the strict mode leaves memory where it is\n" in error
+
+
+def test_a_full_device(emu_tests):
+    error = run(emu_tests, "json:/dev/full")
+    assert "utofu: UTOFU_EMU_STATS: can't write the counts to /dev/full: No space left on device\n" in error
+
+
 def test_off(emu_tests):
     assert "stats" not in run(emu_tests, None)
 
