@@ -118,6 +118,17 @@ static int accessible(const void *addr, size_t size, bool writable, struct emu_v
                (vma->unknown ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_INVALID_ADDRESS);
 }
 
+/* Once: it is so for the next registration, too */
+static EMU_COLD void say_unknown(void)
+{
+    static _Atomic bool said;
+
+    if (!atomic_exchange(&said, true)) {
+        emu_message("no memory can be registered: /proc/self/maps, which says what is mapped, can't be read%s",
+                    access("/proc/self", F_OK) ? " (there is no /proc)" : "");
+    }
+}
+
 static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size, unsigned long flags)
 {
     bool             writable = !(flags & UTOFU_REG_MEM_FLAG_READ_ONLY);
@@ -133,6 +144,9 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         return UTOFU_ERR_INVALID_SIZE;
     }
     code = accessible(addr, size, writable, &vma);
+    if (code == UTOFU_ERR_OUT_OF_RESOURCE) {
+        say_unknown();
+    }
     if (code != UTOFU_SUCCESS) {
         return code;
     }

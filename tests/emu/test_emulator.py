@@ -248,6 +248,34 @@ sys.stdin.read()
 """
 
 
+REGISTERS_TWICE = """
+import ctypes, sys
+lib, vcq, stadd = ctypes.CDLL(sys.argv[1]), ctypes.c_size_t(), ctypes.c_uint64()
+block = ctypes.create_string_buffer(65536)
+assert lib.utofu_create_vcq(ctypes.c_uint16(0), ctypes.c_ulong(0), ctypes.byref(vcq)) == 0
+for turn in range(2):
+    print(lib.utofu_reg_mem(vcq, block, ctypes.c_size_t(65536), ctypes.c_ulong(0), ctypes.byref(stadd)))
+"""
+
+
+def test_without_proc_the_reason_is_said(emu_tests):
+    """Nobody can say what is mapped: each registration fails, and one tells why."""
+    without = ["unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"]
+    if subprocess.run([*without, "true"], capture_output=True).returncode:
+        pytest.skip("/proc can't be unmounted here")
+    done = subprocess.run(
+        [*without, sys.executable, "-c", REGISTERS_TWICE, Path(uct_tofu.lib_dir()) / "libtofucom.so"],
+        env=environment("no-proc"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["-640", "-640"], done.stdout + done.stderr
+    assert done.stderr.count("utofu: no memory can be registered: /proc/self/maps") == 1
+    assert "there is no /proc" in done.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_emulator_sanitized(sanitized, name):
     """No report of AddressSanitizer or UBSan, in library or test."""
