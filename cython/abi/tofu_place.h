@@ -17,6 +17,8 @@
 #define TOFU_DIM_B 3
 #define TOFU_DIM_C 2
 
+#define TOFU_PPN_MAX 65535 /* ranks on a node */
+
 /* "v,v,..." of n numbers up to max[i]? */
 static __inline__ int tofu_parse_list(const char *text, unsigned n, const unsigned *max, uint8_t *out)
 {
@@ -72,14 +74,22 @@ static __inline__ int tofu_env_number(const char *name, unsigned long *v_p)
     return 1;
 }
 
+/* The i-th variable that launchers give a rank by; NULL when there is none */
+static __inline__ const char *tofu_place_rank_variable(unsigned i)
+{
+    static const char *const vars[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
+
+    return (i < sizeof(vars) / sizeof(vars[0])) ? vars[i] : NULL;
+}
+
 /* The rank that a launcher gave this process; 0 when none did. */
 static __inline__ int tofu_place_rank(unsigned long *rank_p)
 {
-    static const char *const vars[] = {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
-    unsigned                 i;
+    const char *name;
+    unsigned    i;
 
-    for (i = 0; i < sizeof(vars) / sizeof(vars[0]); i++) {
-        if (tofu_env_number(vars[i], rank_p)) {
+    for (i = 0; (name = tofu_place_rank_variable(i)) != NULL; i++) {
+        if (tofu_env_number(name, rank_p)) {
             return 1;
         }
     }
@@ -91,7 +101,7 @@ static __inline__ unsigned long tofu_place_ppn(void)
 {
     unsigned long ppn = 1;
 
-    return (tofu_env_number("UTOFU_EMU_PPN", &ppn) && (ppn > 0)) ? ppn : 1;
+    return (tofu_env_number("UTOFU_EMU_PPN", &ppn) && (ppn > 0) && (ppn <= TOFU_PPN_MAX)) ? ppn : 1;
 }
 
 /* Coordinates (X Y Z A B C) of a node by its number in a network of shape[0] x shape[1] x

@@ -196,10 +196,10 @@ void emu_env_read(struct emu_env *env)
     env->rehome          = env->strict ? EMU_REHOME_OFF : rehome();
     env->seed            = 1;
     if ((seed != NULL) && (*seed != '\0')) {
-        if (number(seed, &v)) {
+        if (number(seed, &v) && (errno == 0)) {
             env->seed = v;
         } else {
-            emu_message("UTOFU_EMU_SEED=\"%s\" is not a number; 1 is used", seed);
+            emu_message("UTOFU_EMU_SEED=\"%s\" is not a number of up to 64 bits; 1 is used", seed);
         }
     }
 

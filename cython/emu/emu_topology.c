@@ -3,8 +3,10 @@
  * emu_topology.c - coordinates, VCQ IDs and paths of the emulated network.
  *
  * The network is X x Y x Z units of 2 x 3 x 2 nodes (A, B, C).  A process is on
- * the node that UTOFU_EMU_COORDS names, else on node number rank / PPN with the
- * rank that a launcher gave it, else on a node of its own.
+ * the node that UTOFU_EMU_COORDS names, else on the one of that number
+ * (UTOFU_EMU_NODE), else on node number rank / PPN with the rank that a launcher
+ * gave it, else with the number of its slot in the job: that is a node of its own
+ * unless others were told theirs, or it is one of PPN.
  */
 #include "emu_internal.h"
 
@@ -78,50 +80,87 @@ bool emu_vcq_id_decode(uint64_t id, struct emu_vcq_name *n)
 }
 
 /* Says of a variable that it does not count. */
-static void ignored(const char *name, unsigned long least)
+static void ignored(const char *name, unsigned long least, unsigned long most)
 {
     const char   *s = getenv(name);
     unsigned long v;
 
-    if ((s != NULL) && (*s != '\0') && (!tofu_env_number(name, &v) || (v < least))) {
-        emu_message("%s=\"%s\" is not a number from %lu on; ignored", name, s, least);
+    if ((s == NULL) || (*s == '\0')) {
+        return;
     }
+    if (!tofu_env_number(name, &v) || (v < least)) {
+        emu_message("%s=\"%s\" is not a number from %lu on; ignored", name, s, least);
+    } else if (v > most) {
+        emu_message("%s=\"%s\" is more than %lu; ignored", name, s, most);
+    }
+}
+
+/* The variable that a launcher gave the rank by; says of those before it that they are none.  NULL: it gave none */
+static const char *rank_variable(unsigned long *rank_p)
+{
+    const char *name, *s;
+
+    for (unsigned i = 0; (name = tofu_place_rank_variable(i)) != NULL; i++) {
+        if (tofu_env_number(name, rank_p)) {
+            return name;
+        }
+        s = getenv(name);
+        if ((s != NULL) && (*s != '\0')) {
+            emu_message("%s=\"%s\" is no rank; ignored", name, s);
+        }
+    }
+    return NULL;
+}
+
+/* A node by its number.  from: what the number was made of */
+static int place(unsigned long node, const char *from)
+{
+    unsigned nodes = (unsigned)emu_shape[0] * emu_shape[1] * emu_shape[2] * TOFU_DIM_A * TOFU_DIM_B * TOFU_DIM_C;
+
+    if (tofu_place_coords(node, emu_shape, emu_g.coords)) {
+        return UTOFU_SUCCESS;
+    }
+    emu_message("node %lu (%s) is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE), which has the "
+                "nodes 0 to %u",
+                node, from, emu_shape[0], emu_shape[1], emu_shape[2], nodes - 1);
+    return UTOFU_ERR_INVALID_COORDS;
 }
 
 int emu_topology_init(void)
 {
-    unsigned long node = emu_g.slot, ppn = tofu_place_ppn();
-    uint8_t      *coords = emu_g.coords;
-    const char   *s      = getenv("UTOFU_EMU_COORDS");
+    unsigned long node, rank, ppn = tofu_place_ppn();
+    const char   *s = getenv("UTOFU_EMU_COORDS"), *name;
+    char          from[96];
 
     emu_g.node_rank = emu_g.node_size = 0;
     if (!tofu_place_shape(emu_shape)) {
-        emu_message("UTOFU_EMU_SHAPE=\"%s\" is not a list of 3 numbers in range, none of them 0; ignored",
+        emu_message("UTOFU_EMU_SHAPE=\"%s\" is not a list of 3 numbers in range (1 to 255); ignored",
                     getenv("UTOFU_EMU_SHAPE"));
     }
+    ignored("UTOFU_EMU_NODE", 0, UINT64_MAX);
+    ignored("UTOFU_EMU_PPN", 1, TOFU_PPN_MAX);
     if ((s != NULL) && (*s != '\0')) {
         const unsigned max[] = {emu_shape[0] - 1u, emu_shape[1] - 1u, emu_shape[2] - 1u,
                                 TOFU_DIM_A - 1,    TOFU_DIM_B - 1,    TOFU_DIM_C - 1};
-        if (tofu_parse_list(s, 6, max, coords)) {
+        if (tofu_parse_list(s, 6, max, emu_g.coords)) {
             return UTOFU_SUCCESS;
         }
-        emu_message("UTOFU_EMU_COORDS=\"%s\" is not a list of 6 numbers in range; ignored", s);
+        emu_message("UTOFU_EMU_COORDS=\"%s\" is not a list of 6 numbers in range (0,0,0,0,0,0 to %u,%u,%u,%u,%u,%u); "
+                    "ignored", s, max[0], max[1], max[2], max[3], max[4], max[5]);
     }
-    ignored("UTOFU_EMU_NODE", 0);
-    ignored("UTOFU_EMU_PPN", 1);
-    if (!tofu_env_number("UTOFU_EMU_NODE", &node)) {
-        if (tofu_place_rank(&node) && (ppn <= UINT16_MAX)) {
-            emu_g.node_rank = (uint32_t)(node % ppn);
-            emu_g.node_size = (uint32_t)ppn;
-        }
-        node /= ppn;
+    if (tofu_env_number("UTOFU_EMU_NODE", &node)) {
+        return place(node, "UTOFU_EMU_NODE");
     }
-    if (!tofu_place_coords(node, emu_shape, coords)) {
-        emu_message("node %lu is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE)", node, emu_shape[0],
-                    emu_shape[1], emu_shape[2]);
-        return UTOFU_ERR_INVALID_COORDS;
+    name = rank_variable(&rank);
+    if (name != NULL) {
+        emu_g.node_rank = (uint32_t)(rank % ppn);
+        emu_g.node_size = (uint32_t)ppn;
+        snprintf(from, sizeof(from), "%s is %lu, with %lu on each node", name, rank, ppn);
+    } else {
+        rank = emu_g.slot;
+        snprintf(from, sizeof(from), "slot %lu of the job, with %lu on each node", rank, ppn);
     }
-    return UTOFU_SUCCESS;
+    return place(rank / ppn, from);
 }
 
 /* Path IDs are never 0, so that a flags argument without a path is told apart */

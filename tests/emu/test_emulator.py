@@ -125,6 +125,14 @@ def test_a_wrong_word_for_rehome_is_said(emu_tests):
         ("PPN", "4x", "is not a number from 1 on; ignored"),
         ("PPN", "0", "is not a number from 1 on; ignored"),
         ("PPN", "2", None),
+        ("PPN", "65535", None),
+        ("PPN", "65536", "is more than 65535; ignored"),
+        ("PPN", "99999999999", "is more than 65535; ignored"),
+        ("NODE", "99999999999999999999999", "is not a number from 0 on; ignored"),
+        ("SEED", "99999999999999999999999", "is not a number of up to 64 bits; 1 is used"),
+        ("SEED", "18446744073709551616", "is not a number of up to 64 bits; 1 is used"),
+        ("SEED", "18446744073709551615", None),
+        ("SEED", "x", "is not a number of up to 64 bits; 1 is used"),
         ("COORDS", "", None),
         ("SHAPE", "", None),
         ("TIMING", "no", None),
@@ -199,6 +207,95 @@ def test_why_a_rule_is_none(emu_tests, rule, why):
     assert f'UTOFU_EMU_FAULT: "{rule}" is not a rule; ignored: ' in said
     assert why in said
     assert said.count("utofu:") == 1
+
+
+@pytest.mark.parametrize(
+    "variables, said",
+    [
+        ({"PMIX_RANK": "x"}, ['PMIX_RANK="x" is no rank; ignored']),
+        ({"PMI_RANK": "-3"}, ['PMI_RANK="-3" is no rank; ignored']),
+        ({"PMIX_RANK": "x", "PMI_RANK": "-3", "OMPI_COMM_WORLD_RANK": "0"},
+         ['PMIX_RANK="x" is no rank', 'PMI_RANK="-3" is no rank']),
+        ({"PMIX_RANK": "", "PMI_RANK": "1"}, []),
+        ({"PMIX_RANK": "x", "UTOFU_EMU_NODE": "3"}, []),
+        ({"UTOFU_EMU_COORDS": "0,0,0,0,0,1", "UTOFU_EMU_NODE": "5x", "UTOFU_EMU_PPN": "y"},
+         ['UTOFU_EMU_NODE="5x" is not', 'UTOFU_EMU_PPN="y" is not']),
+        ({"UTOFU_EMU_SHAPE": "1,1,1", "UTOFU_EMU_COORDS": "1,0,0,0,0,0"},
+         ['"1,0,0,0,0,0" is not a list of 6 numbers in range (0,0,0,0,0,0 to 0,0,0,1,2,1); ignored']),
+        ({"UTOFU_EMU_SHAPE": "256,1,1"}, ["is not a list of 3 numbers in range (1 to 255); ignored"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_places(emu_tests, variables, said):
+    """Once of each variable, and of no other."""
+    error = said_with(emu_tests, "places", **variables)
+    assert all(part in error for part in said), error
+    assert error.count("utofu:") == len(said)
+
+
+@pytest.mark.parametrize(
+    "variables, come_from",
+    [
+        ({"UTOFU_EMU_NODE": "12"}, "node 12 (UTOFU_EMU_NODE)"),
+        ({"PMI_RANK": "25", "UTOFU_EMU_PPN": "2"}, "node 12 (PMI_RANK is 25, with 2 on each node)"),
+        ({"PMIX_RANK": "12"}, "node 12 (PMIX_RANK is 12, with 1 on each node)"),
+    ],
+)
+def test_a_node_outside_and_where_it_comes_from(emu_tests, variables, come_from):
+    done = subprocess.run(
+        [emu_tests, "stats_of_none"],
+        env=environment("outside", UTOFU_EMU_SHAPE="1,1,1", **variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert f"{come_from} is outside the network of 1 x 1 x 1 units (UTOFU_EMU_SHAPE)" in done.stderr
+    assert "which has the nodes 0 to 11" in done.stderr
+
+
+INVALID_COORDS = -515
+IN_A_ROW = """
+import ctypes, os, sys
+lib, coords, stay = ctypes.CDLL(sys.argv[1]), (ctypes.c_uint8 * 6)(), os.pipe()
+for place in sys.argv[2:]:
+    told = os.pipe()
+    if os.fork() == 0:
+        os.close(stay[1])
+        os.environ["UTOFU_EMU_COORDS"] = place
+        code = lib.utofu_query_my_coords(coords)
+        print(code, *coords, flush=True)
+        os.close(told[1])
+        os.read(stay[0], 1)
+        os._exit(0)
+    os.close(told[1])
+    os.read(told[0], 1)
+"""
+
+
+def in_a_row(job, *places, **variables):
+    """Processes of one job, one after the other: their coordinates, and what is said."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_ROW, Path(uct_tofu.lib_dir()) / "libtofucom.so", *places],
+        env=environment(job, **variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_a_slot_outside_and_where_it_comes_from():
+    coords, said = in_a_row("slots", *[""] * 13, UTOFU_EMU_SHAPE="1,1,1")
+    assert [code for code, *_ in coords] == [0] * 12 + [INVALID_COORDS]
+    assert "node 12 (slot 12 of the job, with 1 on each node) is outside" in said
+
+
+def test_without_a_rank_the_slot_names_the_node():
+    """Whoever else is on that node."""
+    coords, said = in_a_row("slot", "0,0,0,0,0,1", "", "")
+    assert coords == [(0, 0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 1, 0)]
+    assert said == ""
 
 
 PID_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
