@@ -92,6 +92,12 @@ def _process_lines(process):
 def ls(as_json):
     """List jobs, their processes and what they hold.
 
+    A job whose name is longer than 64 characters, or has others than
+    A-Z a-z 0-9 . _ -, is listed by a hash of its name: hash-...
+
+    What is not a job that can be looked at (of another PID namespace, of another
+    version) is told on stderr; the exit code is 0 all the same.
+
     A process that has ended is listed while its job still has its entry; the
     job takes it back when it needs it, or "uct-tofu emu clean" does.
     """

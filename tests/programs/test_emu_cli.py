@@ -289,6 +289,18 @@ def test_no_job_at_all(processes, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_job_of_another_namespace_is_named(holder, processes, job):
+    """It can't be looked at, and is told by its name."""
+    away = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*away, "true"], capture_output=True).returncode:
+        pytest.skip("no such namespaces here")
+    process = processes.start([*away, holder], stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    for verb in ("ls", "clean"):
+        _, output = processes.run([COMMAND, "emu", verb])
+        assert f"not used, job {job} is of another PID namespace" in output
+
+
 def test_processes_that_end_meanwhile(holder, processes, job, emu):
     """ls and clean give whole answers while processes come and go."""
     churn = processes.start(

@@ -105,8 +105,8 @@ static void control_open(int fd, const struct stat *st, struct found *f)
     } else if (memchr(c->job, '\0', sizeof(c->job)) == NULL) {
         snprintf(f->why, sizeof(f->why), "without a job name");
     } else if (emu_namespace_differs(c->ns) != NULL) {
-        snprintf(f->why, sizeof(f->why), "of another %s namespace: nobody in it can be told from one that has ended",
-                 emu_namespace_differs(c->ns));
+        snprintf(f->why, sizeof(f->why), "job %.64s is of another %s namespace: nobody in it can be told from one that "
+                 "has ended", c->job, emu_namespace_differs(c->ns));
     } else if (!emu_memfd_stays(fd)) {
         snprintf(f->why, sizeof(f->why), "not sealed"); /* it could shrink under the mapping */
     } else {
