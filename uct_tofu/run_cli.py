@@ -31,6 +31,20 @@ def _shape(context, parameter, text):
     return tuple(numbers + [1] * (3 - len(numbers)))
 
 
+def _network(shape, extra):
+    """The units of the network and what says so; None where it has its usual size."""
+    text = extra.get("UTOFU_EMU_SHAPE")
+    if text is None and shape is not None:
+        return shape, "--shape"
+    if text is None:
+        text = os.environ.get("UTOFU_EMU_SHAPE", "")
+    if re.fullmatch(r"\d+,\d+,\d+", text, re.ASCII):
+        numbers = tuple(map(int, text.split(",")))
+        if all(1 <= n <= 255 for n in numbers):
+            return numbers, f"UTOFU_EMU_SHAPE={text}"
+    return None  # the emulator says what it can't use
+
+
 def _variables(context, parameter, texts):
     values = {}
     for text in texts:
@@ -77,7 +91,8 @@ def _command(module, arguments):
 )  # fmt: skip
 @click.option(
     "--shape", callback=_shape, metavar="XxYxZ",
-    help="Size of the emulated network in units of 2 x 3 x 2 nodes.",
+    help="Size of the emulated network in units of 2 x 3 x 2 nodes: one to three "
+    "numbers, also with commas; those that are missing are 1.",
 )  # fmt: skip
 @click.option("--pin/--no-pin", default=True, help="One CPU for each rank (default).")
 @click.option("--tls", help="Value for UCX_TLS, e.g. 'utofu,tcp'.")
@@ -107,6 +122,10 @@ def run(size, ppn, shape, pin, tls, timeout, grace, extra, prefix, module, argum
     own, with the environment in which UCX finds the transport; Python programs
     learn the rest from uct_tofu.world().
 
+    UTOFU_EMU_COORDS, UTOFU_EMU_NODE, UTOFU_EMU_PPN and UTOFU_EMU_JOB of the
+    environment do not count (give them by --env); UTOFU_EMU_SHAPE does, without
+    --shape.
+
     The exit code is that of the first rank that failed, 128 + N when signal N
     killed it, 124 after the timeout, 127 when there is no such program (2: no
     such Python file), 141 when nobody reads the output, 1 when it can't be written.
@@ -115,11 +134,13 @@ def run(size, ppn, shape, pin, tls, timeout, grace, extra, prefix, module, argum
 
     command = _command(module, list(arguments))
     nodes = -(-size // ppn)
-    if shape is not None:
-        room = NODES_PER_UNIT * shape[0] * shape[1] * shape[2]
+    network = _network(shape, extra)
+    if network is not None and not {"UTOFU_EMU_COORDS", "UTOFU_EMU_NODE"} & extra.keys():
+        (x, y, z), named = network
+        room = NODES_PER_UNIT * x * y * z
         if nodes > room:
             raise click.UsageError(
-                f"{size} ranks, {ppn} a node, need {nodes} nodes; --shape has {room}"
+                f"{size} ranks, {ppn} a node, need {nodes} nodes; {named} has {room}"
             )
     launcher = Launcher(
         command,

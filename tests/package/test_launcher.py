@@ -320,6 +320,30 @@ def test_bad_arguments(run, arguments, code, said):
     assert got == code and said in errors
 
 
+SHAPE = "UTOFU_EMU_SHAPE=1,1,1"
+
+
+@pytest.mark.parametrize(
+    "arguments, variable, said",
+    [
+        (["-n", "13"], "1,1,1", "need 13 nodes; UTOFU_EMU_SHAPE=1,1,1 has 12"),
+        (["-n", "13", "--env", SHAPE], "2,1,1", "need 13 nodes; UTOFU_EMU_SHAPE=1,1,1"),
+        (["-n", "13", "--shape", "2", "--env", SHAPE], "", "UTOFU_EMU_SHAPE=1,1,1 has 12"),
+        (["-n", "13", "--shape", "1"], "2,1,1", "need 13 nodes; --shape has 12"),
+        (["-n", "13", "--shape", "2"], "1,1,1", None),
+        (["-n", "13", "--ppn", "2"], "1,1,1", None),
+        (["-n", "13", "--env", "UTOFU_EMU_NODE=3"], "1,1,1", None),
+        (["-n", "2"], "0,1,1", None),
+        (["-n", "2"], "1x1x1", None),
+    ],
+)
+def test_a_shape_of_the_environment(run, arguments, variable, said):
+    """It is looked at before the ranks start, as --shape is."""
+    got, _, errors = run(*arguments, "true", env={"UTOFU_EMU_SHAPE": variable})
+    assert got == (2 if said else 0), errors
+    assert (said or "") in errors
+
+
 @pytest.mark.parametrize("seconds", ["inf", "1e12", "1e7"])
 def test_a_time_beyond_what_one_can_wait(run, seconds):
     """An OverflowError of the selector, once."""
