@@ -31,7 +31,7 @@
 
 #define WINDOW 64u /* operations under way: sent and not done */
 #define PICKS  8u  /* tries to find one of them whose turn it may be */
-#define OWE_NS 200000u
+#define OWE_NS 200000u /* remote notices wait for local ones that wait no longer than about that */
 
 /* --------------------------------------------------------------- what is allowed */
 
@@ -138,11 +138,14 @@ static bool may_send(struct emu_wire *w)
     return true;
 }
 
-/* Operation n is to have a local notice: when its last piece has arrived, does that wait for those of earlier ones? */
-static bool is_to_wait(struct emu_wire *w, uint64_t n)
+/* Operation n is to have a local notice: when its last piece has arrived, does that wait for those of earlier ones?
+ * *until_p: the last of these does not arrive before */
+static bool is_to_wait(struct emu_wire *w, uint64_t n, uint64_t *until_p)
 {
-    const struct wire_op *op = emu_wire_op(w, n);
+    const struct wire_op *op    = emu_wire_op(w, n);
+    bool                  waits = false;
 
+    *until_p = 0;
     if (!wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) || (op->next_piece + 1 != op->pieces)) {
         return false;
     }
@@ -150,10 +153,11 @@ static bool is_to_wait(struct emu_wire *w, uint64_t n)
         const struct wire_op *before = emu_wire_op(w, i);
 
         if ((before->flow == op->flow) && !before->landed && !lets_tell(w, i)) {
-            return true;
+            waits    = true;
+            *until_p = (before->ready > *until_p) ? before->ready : *until_p;
         }
     }
-    return false;
+    return waits;
 }
 
 /* Does any wait? */
@@ -191,6 +195,7 @@ static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *nex
 {
     const struct wire_op *op    = emu_wire_op(w, n);
     bool                  order = !w->strict || wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+    uint64_t              until;
 
     if (op->landed || (w->strict && emu_wire_reads(op))) {
         return false;
@@ -206,7 +211,8 @@ static bool may_land(struct emu_wire *w, uint64_t n, uint64_t now, uint64_t *nex
             return false;
         }
     }
-    return order || !is_to_wait(w, n) || (!w->settles && ((w->owes == 0) || (now - w->owes < OWE_NS)));
+    return order || !is_to_wait(w, n, &until) ||
+           (!w->settles && ((w->owes == 0) || (now - w->owes < OWE_NS)) && (until < now + OWE_NS));
 }
 
 /* May a get read at its target?  With STRONG_ORDER after those before it have read; what they write may still be on
@@ -316,7 +322,7 @@ static void tell_all(struct emu_wire *w)
 bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
 {
     bool     can_send = may_send(w);
-    uint64_t n = w->done;
+    uint64_t n = w->done, until;
 
     if (can_send && (!w->strict || (emu_wire_draw(w) % 2 == 0))) {
         n = w->sent;
@@ -347,7 +353,7 @@ bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
             emu_wire_land(w, op);
         }
     } else {
-        if ((w->owes == 0) && is_to_wait(w, n)) {
+        if ((w->owes == 0) && is_to_wait(w, n, &until)) {
             emu_mrq_gather(w->vcq); /* what is there now is no answer to it */
             w->owes = now;
         }
