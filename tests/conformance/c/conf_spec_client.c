@@ -313,7 +313,8 @@ CONF_TEST("9.5", client_mixture, 4,
     for (r = 0; r < ROUNDS; r++) {
         for (t = 0; t < num; t++) {
             struct conf_vcq *v   = &vcqs[t];
-            unsigned long    all = CONF_TCQ | CONF_LMRQ | CONF_RMRQ;
+            /* in order, as the last round is to be what stays */
+            unsigned long    all = CONF_TCQ | CONF_LMRQ | CONF_RMRQ | CONF_STRONG;
 
             for (p = 0; p < (unsigned)conf_procs; p++) {
                 utofu_stadd_t rmt = stadds[t][p] + 1024 + 256 * conf_rank;

@@ -369,7 +369,7 @@ static void armw_while_stopped(enum conf_kind kind, bool must_complete)
         begin = conf_now();
         for (i = 0; i < 20; i++) {
             CONF_OK(utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 1,
-                                stadds[1] + 16, i, CONF_LMRQ, NULL));
+                                stadds[1] + 16, i, CONF_LMRQ | CONF_STRONG, NULL));
             if (must_complete) {
                 CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_ARMW, vcq.peer[1], i,
                                 &notice);
