@@ -490,8 +490,7 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
     /* All was planned as early as a store for another CPU has to be.  With that an ARMW's notice came up to
      * 30 ns before its time on an AMD Zen 3. */
     t->local += (uint64_t)((double)entry_takes() * (1 - EMU_ENTRY_SHARE_LOCAL / emu_entry_share));
-    /* not before it was sent, whatever the clock of who lags says: so of several senders' the earlier one is read first */
-    t->remote = (t->remote > me.began) ? t->remote : me.began;
+    t->remote = (t->remote > me.began) ? t->remote : me.began; /* who lags has not sent it earlier (emu_stamp.h) */
     if (peer != NULL) { /* local notices of one target stay in order (2.2.10) */
         count_in_batch(vcq, peer);
         t->local          = (t->local > peer->timed_local) ? t->local : peer->timed_local;
