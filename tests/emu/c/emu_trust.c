@@ -517,7 +517,7 @@ CONF_TEST("trust", nobody_answers, 2, "who can't ask a member of the job, since 
 
 CONF_TEST("trust", fifo_of_that_name, 1, "what stands where a registered file was, a FIFO that nobody writes to, is not waited for")
 {
-    char            dir[] = "/tmp/utofu-fifo-XXXXXX", file[64], fifo[80];
+    char            dir[] = "fifo-XXXXXX", file[64], fifo[80];
     struct conf_vcq vcq;
     utofu_stadd_t   stadd;
     char           *page;
