@@ -265,7 +265,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (!emu_rehome_note_locks(&wish->how, lo, hi)) {
         return "it is locked in many pieces";
     }
-    done = (emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi)) ?
+    done = emu_rehome_callers_stack(lo, hi) ?
                    emu_rehome_stack_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads) :
                    emu_rehome_move_in(emu_home.fd, lo, hi, emu_home_offset(i, lo), wish->how.threads);
     emu_rehome_lock_again();

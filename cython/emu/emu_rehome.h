@@ -58,8 +58,9 @@ void emu_rehome_note(uintptr_t lo, uintptr_t hi, bool wasted);
 
 /* emu_rehome_stack.c: does it speak against moving [lo, hi) that it is a stack?  NULL: no */
 const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi);
-/* Some of it is the stack of the first thread, or of any that ran on it when it was moved. */
+/* Some of it is the stack of the first thread; or of the caller, which may run on another; or of whoever moved it. */
 bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi);
+bool emu_rehome_callers_stack(uintptr_t lo, uintptr_t hi);
 bool emu_rehome_is_stack(uintptr_t lo, uintptr_t hi);
 bool emu_rehome_on_first_stack(void); /* the caller is */
 /* emu_rehome_move_in and emu_rehome_move_out of what the caller may run on.  mem_lock is held. */

@@ -17,6 +17,7 @@
 #include "emu_rehome.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@
 #define PIECES_MAX 40u                   /* pages of that, and the ends */
 
 #define LITTLE     "little is left of the stack"
-#define STACKS_MAX 64u                   /* pieces of stacks that are not the first */
+#define STACKS_MAX 256u                  /* pieces of stacks that are not the first */
 
 /* What is done elsewhere: all in here, as what is written to the stack meanwhile is lost */
 static struct {
@@ -57,7 +58,7 @@ static struct piece piece[PIECES_MAX];
 static unsigned     pieces;
 static bool         moved; /* some of the first stack is, or was */
 
-/* Pages that somebody ran on when they were moved, not of the first stack */
+/* Pages of stacks that were moved, not of the first one */
 static struct {
     uintptr_t lo, hi;
 } other[STACKS_MAX];
@@ -120,6 +121,33 @@ bool emu_rehome_first_stack(uintptr_t lo, uintptr_t hi)
     return first_stack(&begin, &end) && (lo < end) && (hi > begin);
 }
 
+/* Of the stack that the C library has made for the caller, which may run on another.  The first thread has none. */
+static bool own_stack(uintptr_t lo, uintptr_t hi)
+{
+    static __thread struct {
+        uintptr_t lo, hi;
+        bool      asked;
+    } own;
+    pthread_attr_t attr;
+    void          *at;
+    size_t         n;
+
+    if (!own.asked && !emu_rehome_on_first_stack() && !pthread_getattr_np(pthread_self(), &attr)) {
+        if (!pthread_attr_getstack(&attr, &at, &n)) {
+            own.lo = (uintptr_t)at;
+            own.hi = (uintptr_t)at + n;
+        }
+        pthread_attr_destroy(&attr);
+        own.asked = true;
+    }
+    return (lo < own.hi) && (hi > own.lo);
+}
+
+bool emu_rehome_callers_stack(uintptr_t lo, uintptr_t hi)
+{
+    return emu_rehome_first_stack(lo, hi) || emu_rehome_runs_on(lo, hi) || own_stack(lo, hi);
+}
+
 bool emu_rehome_is_stack(uintptr_t lo, uintptr_t hi)
 {
     bool is = emu_rehome_first_stack(lo, hi);
@@ -145,14 +173,11 @@ const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi)
     if (first && ((here < begin) || (here >= end))) { /* somebody else runs on it, or will again */
         return (lo >= begin) && (lo - begin >= ENOUGH) && make_room_below(lo) ? NULL : LITTLE;
     }
-    if (!first && !emu_rehome_runs_on(lo, hi)) {
-        return NULL;
-    }
-    if (lo < (here & ~(page_size() - 1))) {
+    if ((first || emu_rehome_runs_on(lo, hi)) && (lo < (here & ~(page_size() - 1)))) {
         return "it is below what is in use of the stack";
     }
     if (!first) {
-        return (others < STACKS_MAX) ? NULL : "it is on a stack, and there are too many";
+        return (others < STACKS_MAX) || !emu_rehome_callers_stack(lo, hi) ? NULL : "it is on a stack, and there are too many";
     }
     if (here - begin < ENOUGH) {
         return LITTLE;

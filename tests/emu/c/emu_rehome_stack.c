@@ -527,53 +527,58 @@ struct on_a_stack {
     uint64_t     forks, seen;
 };
 
-/* The frame of a thread: what it registers there, and what it has beside it */
+/* On one page: what a thread registers of its stack, and what it has beside that */
+struct of_a_thread {
+    _Alignas(2048) volatile uint64_t before;
+    struct numbers    numbers;
+    volatile uint64_t after;
+};
+
 static void *has_a_stack(void *arg)
 {
     struct on_a_stack *a      = arg;
-    volatile uint64_t  before = 11, after = 13;
-    struct numbers     numbers = {{0}, 0, 0};
+    struct of_a_thread v      = {11, {{0}, 0, 0}, 13};
     char               large[5 * PAGE];
     utofu_stadd_t      stadd[2], all[2];
     int                status;
 
     memset(large, 0x5a, sizeof(large));
-    stadd[0] = conf_reg(&a->p->vcq, &numbers, sizeof(numbers), 0);
+    stadd[0] = conf_reg(&a->p->vcq, &v.numbers, sizeof(v.numbers), 0);
     stadd[1] = conf_reg(&a->p->vcq, large, sizeof(large), 0);
     if (can_freeze()) {
-        CONF_CHECK(is_home(&numbers) && is_home(large) && is_home(large + 2 * PAGE), "not moved");
+        CONF_CHECK(is_home(&v.numbers) && is_home(large) && is_home(large + 2 * PAGE), "not moved");
     }
     CONF_CHECK(deep(200 * KIB, 1) == 0, "the rest of the stack");
     conf_exchange(&stadd[0], sizeof(stadd[0]), all);
-    for (double end = conf_now() + 20; (numbers.last == 0) && (conf_now() < end); a->forks++) {
+    for (double end = conf_now() + 20; (v.numbers.last == 0) && (conf_now() < end); a->forks++) {
         pid_t pid = fork();
 
         if (pid == 0) {
-            bool ok = (before == 11) && (after == 13 + a->forks);
+            bool ok = (v.before == 11) && (v.after == 13 + a->forks);
 
-            after = before = 99;
-            _exit((writes_its_own(&numbers, large, sizeof(large)) && ok) ? 0 : 1);
+            v.after = v.before = 99;
+            _exit((writes_its_own(&v.numbers, large, sizeof(large)) && ok) ? 0 : 1);
         }
-        after++;
+        v.after++;
         child_must_end_well(pid, "on a thread's stack");
-        CONF_CHECK((before == 11) && (after == 14 + a->forks), "the child wrote the parent's frame");
+        CONF_CHECK((v.before == 11) && (v.after == 14 + a->forks), "the child wrote the parent's frame");
         CONF_CHECK_BYTES(large, sizeof(large), 0x5a, "the child wrote the parent's array");
         if (can_freeze() && (a->forks % 8 == 0)) {
             pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
             if (pid == 0) {
-                before = after = 99; /* it is missing there */
+                v.before = v.after = 99; /* it is missing there */
                 _exit(0);
             }
             CONF_CHECK((waitpid(pid, &status, 0) == pid) && WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV),
                        "a child by the system call ended with 0x%x", (unsigned)status);
-            CONF_CHECK((before == 11) && (after == 14 + a->forks), "that child wrote the parent's frame");
+            CONF_CHECK((v.before == 11) && (v.after == 14 + a->forks), "that child wrote the parent's frame");
         }
     }
-    CONF_CHECK(numbers.sum == numbers.last, "of %" PRIu64 " %" PRIu64 " arrived", numbers.last, numbers.sum);
-    a->seen = numbers.last;
+    CONF_CHECK(v.numbers.sum == v.numbers.last, "of %" PRIu64 " %" PRIu64 " arrived", v.numbers.last, v.numbers.sum);
+    a->seen = v.numbers.last;
     conf_dereg(&a->p->vcq, stadd[0]);
     conf_dereg(&a->p->vcq, stadd[1]);
-    CONF_CHECK(!is_home(&numbers) && !is_home(large) && !is_home(large + 2 * PAGE), "it does not go back");
+    CONF_CHECK(!is_home(&v.numbers) && !is_home(large) && !is_home(large + 2 * PAGE), "it does not go back");
     CONF_CHECK(deep(200 * KIB, 2) == 0, "the rest of the stack, later");
     return arg;
 }
