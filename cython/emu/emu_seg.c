@@ -9,6 +9,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,14 +40,26 @@ static int dup_if_file(int n, const struct emu_vma *vma, bool writable)
 
 #define FD_SCAN 4096 /* descriptors tried one by one where /proc/self/fd is closed to us */
 
+/* Dups what was opened for that, if it is the file, and closes it. */
+static int dup_opened(int opened, const struct emu_vma *vma, bool writable)
+{
+    int fd = (opened < 0) ? -1 : dup_if_file(opened, vma, writable);
+
+    if (opened >= 0) {
+        close(opened);
+    }
+    return fd;
+}
+
 /* A descriptor of ours for the file: one that the program has open, else one
- * opened by the name in the mapping. */
+ * opened by the name in the mapping, else by the mapping itself: of shared anonymous memory that is the
+ * only way, and of files that nobody has a name or descriptor of (for root, or CAP_CHECKPOINT_RESTORE). */
 static int find_file(const struct emu_vma *vma, bool writable)
 {
     struct dirent *ent;
-    char           path[EMU_OWN_PATH];
-    DIR           *d  = opendir(emu_own_path("fd", path));
-    int            fd = -1, by_name;
+    char           path[EMU_OWN_PATH], name[48];
+    int            mode = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, fd = -1;
+    DIR           *d    = opendir(emu_own_path("fd", path));
 
     if (d != NULL) {
         while ((fd < 0) && ((ent = readdir(d)) != NULL)) {
@@ -63,11 +77,11 @@ static int find_file(const struct emu_vma *vma, bool writable)
         }
     }
     if ((fd < 0) && (vma->path[0] == '/')) {
-        by_name = open(vma->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        if (by_name >= 0) {
-            fd = dup_if_file(by_name, vma, writable);
-            close(by_name);
-        }
+        fd = dup_opened(open(vma->path, mode), vma, writable);
+    }
+    if (fd < 0) {
+        snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, vma->begin, vma->end);
+        fd = dup_opened(emu_open_own(name, mode & ~O_NOFOLLOW), vma, writable);
     }
     return fd;
 }

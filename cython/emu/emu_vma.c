@@ -303,6 +303,8 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
             vma->dev      = p.dev;
             vma->ino      = p.ino;
             vma->file_off = p.offset + (pos - p.start);
+            vma->begin    = p.start;
+            vma->end      = p.end;
             memcpy(vma->path, p.path, sizeof(vma->path));
             first = false;
         } else {

@@ -15,6 +15,7 @@ struct emu_vma {
     bool     anonymous;          /* no file does */
     bool     unknown;            /* /proc/self/maps can't be read, so nobody can say */
     uint64_t dev, ino, file_off; /* of addr, when shared */
+    uint64_t begin, end;         /* of the mapping that addr is in */
     char     path[256];
 };
 bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,12 +19,14 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE  4096u
 #define BYTES (16 * PAGE)
+#define MAY_RESTORE 40 /* CAP_CHECKPOINT_RESTORE, which older headers lack */
 
 /* What peers see of the registration of what is at addr */
 static struct emu_stag *stag_shown(struct emu_process *own, const void *addr)
@@ -360,9 +363,64 @@ CONF_TEST("trust", armw_on_what_became_read_only, 2, "an ARMW on memory that its
     armw_after(CONF_MEM_ANON, false);
 }
 
+/* From here on this process may not open the file of a mapping by /proc/self/map_files, as no ordinary user may. */
+static void may_not_open_mappings(void)
+{
+    struct __user_cap_header_struct head    = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct   data[2] = {{0, 0, 0}, {0, 0, 0}};
+
+    CONF_CHECK(!syscall(SYS_capget, &head, data), "capget");
+    data[CAP_SYS_ADMIN / 32].effective &= ~(1u << CAP_SYS_ADMIN % 32);
+    data[MAY_RESTORE / 32].effective &= ~(1u << MAY_RESTORE % 32);
+    CONF_CHECK(!syscall(SYS_capset, &head, data), "capset");
+}
+
 CONF_TEST("trust", armw_on_shared_that_became_read_only, 2, "the same of a shared mapping without a file")
 {
+    may_not_open_mappings();
     armw_after(CONF_MEM_ANON, true);
+}
+
+CONF_TEST("trust", shared_anonymous_memory, 2,
+          "peers map shared anonymous memory whose owner may open its file: all of it or a part, also when its owner is "
+          "stopped")
+{
+    struct conf_vcq     vcq;
+    struct emu_process *own;
+    utofu_stadd_t       all[2];
+    _Atomic uint64_t   *words = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char                name[64];
+    int                 fd;
+
+    CONF_CHECK(words != MAP_FAILED, "mmap");
+    snprintf(name, sizeof(name), "/proc/self/map_files/%lx-%lx", (unsigned long)words, (unsigned long)words + BYTES);
+    fd = open(name, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        conf_skip("%s can't be opened: %s", name, strerror(errno));
+    }
+    close(fd);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, (char *)words + PAGE, BYTES - 2 * PAGE, all);
+    own = own_segment();
+    CONF_CHECK(stag_shown(own, (char *)words + PAGE)->kind == EMU_MEM_SHARED, "peers can't map it");
+    munmap(own, (size_t)own->size);
+    words[PAGE / 8 + 1] = 7;
+    conf_barrier();
+    if (conf_rank == 0) {
+        struct utofu_mrq_notice notice;
+
+        conf_stop(1);
+        CONF_POST(vcq.hdl, utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 5, all[1] + 8, 5, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_ARMW, vcq.peer[1], 5, &notice);
+        CONF_CHECK(notice.rmt_value == 7, "the value before is %llu", (unsigned long long)notice.rmt_value);
+        conf_continue(1);
+    }
+    conf_barrier();
+    CONF_CHECK(words[PAGE / 8 + 1] == ((conf_rank == 1) ? 12 : 7), "the word is %llu",
+               (unsigned long long)words[PAGE / 8 + 1]);
+    conf_dereg(&vcq, all[conf_rank]);
+    conf_vcq_close(&vcq);
+    munmap((void *)words, BYTES);
 }
 
 /* That of the only session-mode VCQ of this process: one whose credit has been set */
