@@ -157,7 +157,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
         seg = emu_seg_get(&vma, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
     } else {
-        home = emu_rehome_get(vcq, (uintptr_t)addr, size, vma.plain, &w, &why);
+        home = emu_rehome_get(vcq, (uintptr_t)addr, size, vma.plain && !vma.huge, &w, &why);
         if (home >= 0) {
             seg = home_window(&w, (uintptr_t)addr, size);
         }

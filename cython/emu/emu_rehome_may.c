@@ -237,11 +237,14 @@ const char *emu_rehome_against_edge(uintptr_t page)
 
 const char *emu_rehome_against_pages(uintptr_t lo, uintptr_t hi, bool threads, bool plain)
 {
-    struct emu_vma vma;
+    struct emu_vma vma = {.huge = false};
 
     /* nor what the kernel writes for a thread by itself */
     if ((!plain && (!emu_vma_query(lo, hi - lo, &vma) || !vma.plain)) || emu_rehome_is_control_block(lo, hi)) {
         return "it is of no kind that can be moved";
+    }
+    if (vma.huge) { /* no part of one can be exchanged */
+        return "it is on huge pages";
     }
     /* who waits for a thread to end waits in the kernel, for the page of a word just before that list */
     if (threads && emu_freeze_by_page() && any_control_block(lo, hi, WORD_BEFORE, 0)) {

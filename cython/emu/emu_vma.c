@@ -41,7 +41,7 @@ struct procmap_query {
 
 struct vma_piece {
     uint64_t start, end, offset, dev, ino;
-    bool     readable, writable, exec, shared;
+    bool     readable, writable, exec, shared, huge;
     char     path[256];
 };
 
@@ -199,6 +199,7 @@ static int piece_by_ioctl(const struct maps *m, uint64_t addr, unsigned which, s
     p->writable = (q.vma_flags & VMA_WRITABLE) != 0;
     p->exec     = (q.vma_flags & VMA_EXEC) != 0;
     p->shared   = (q.vma_flags & VMA_SHARED) != 0;
+    p->huge     = q.vma_page_size > (uint64_t)sysconf(_SC_PAGESIZE);
     return 0;
 }
 
@@ -245,6 +246,7 @@ static int piece_by_text(struct maps *m, uint64_t addr, bool or_next, struct vma
         at += strspn(at, " ");
         memcpy(p->path, at, strnlen(at, sizeof(p->path) - 1) + 1);
         p->path[sizeof(p->path) - 1] = '\0';
+        p->huge = !strncmp(p->path, "/anon_hugepage", 14);
         return 0;
     }
     return ret;
@@ -299,6 +301,7 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
             vma->writable = p.writable;
             vma->plain    = is_plain(&p);
             vma->anonymous = p.ino == 0;
+            vma->huge     = p.huge;
             vma->shared   = p.shared && (p.ino != 0);
             vma->dev      = p.dev;
             vma->ino      = p.ino;
@@ -312,6 +315,7 @@ bool emu_vma_query(uintptr_t addr, size_t size, struct emu_vma *vma)
             vma->writable = vma->writable && p.writable;
             vma->plain    = vma->plain && is_plain(&p);
             vma->anonymous = vma->anonymous && (p.ino == 0);
+            vma->huge     = vma->huge || p.huge;
             vma->shared   = vma->shared && p.shared && (p.dev == vma->dev) && (p.ino == vma->ino) &&
                             (p.offset + (pos - p.start) == vma->file_off + (pos - addr));
         }

@@ -12,6 +12,7 @@ struct emu_vma {
     bool     readable, writable; /* throughout */
     bool     shared;             /* one shared file mapping covers all of it */
     bool     plain;              /* private mappings do: heap, anonymous memory, data of a program */
+    bool     huge;               /* some of it has pages of hugetlbfs (so far as the kernel tells) */
     bool     anonymous;          /* no file does */
     bool     unknown;            /* /proc/self/maps can't be read, so nobody can say */
     uint64_t dev, ino, file_off; /* of addr, when shared */
