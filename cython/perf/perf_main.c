@@ -154,6 +154,9 @@ static void find_test(void)
     }
     PERF_CHECK((perf_options.tnis == 1) || (perf_options.threads == 1),
                "several TNIs go with one thread");
+    PERF_CHECK((perf_options.tnis == 1) ||
+               (!strcmp(test->name, "put_bw") && !strcmp(perf_layer.name, "utofu")),
+               "several TNIs are for put_bw of the layer utofu");
     PERF_CHECK((test->procs == 0) || (perf_options.procs == test->procs) ||
                (perf_options.tnis > 1), "the test has %d processes", test->procs);
 }

@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from uct_tofu.perf import cli_run
+import samples
+
+from uct_tofu.perf import cli_run, result
 
 COMMAND = str(Path(sys.executable).with_name("uct-tofu"))
 
@@ -155,3 +157,83 @@ def test_atomics_are_of_8_bytes(cli, layer, test, size):
 def test_an_output_without_a_name(cli):
     code, output = cli("run", "-n", "10", "-r", "1", "-o", "")
     assert code == 1 and "No such file" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["put_bw", "tnis=6", "--layer", "uct"], "tnis is for put_bw of the layer"),
+        (["put_lat", "tnis=2"], "tnis is for put_bw of the layer utofu, not for put_"),
+        (["put_bw", "tnis=7"], "tnis is 1 to 6, not 7"),
+        (["put_bw", "tnis=6", "-p", "processes=9"], "processes is for gups, many_to"),
+        (["gups", "processes=1"], "processes is 2 to 64, not 1"),
+        (["put_lat", "inject=1", "--layer", "uct"], "inject is for put_lat, put_bw"),
+        (["get_lat", "inject=1"], "inject is for put_lat, put_bw"),
+        (["put_lat", "piggyback=1", "--layer", "ucp"], "piggyback is for put_lat, "),
+        (["put_lat", "piggyback=1", "-D", "zcopy"], "is the layout short, not zcopy"),
+        (["put_lat", "piggyback=2"], "piggyback is 0 to 1, not 2"),
+        (["put_lat", "senders=1", "--layer", "uct"], "senders is for many_to_one"),
+        (
+            ["many_to_one", "senders=2", "-p", "processes=5", "--layer", "uct"],
+            "of the params senders and processes one says it all",
+        ),
+        (["get_lat", "tnis=1", "-D", "short"], "tnis is for put_bw"),
+        (["gups", "processes=2", "-D", "short"], "short of utofu is a piggyback"),
+    ],
+)
+def test_a_param_that_would_have_no_effect(cli, words, reason):
+    """The record had it, or the target found bytes that nobody had put."""
+    layer = [] if "--layer" in words else ["--layer", "utofu"]
+    test, param, *more = words
+    code, output = cli(
+        *["run", "-t", test, "-p", param, *more, *layer],
+        *["-s", "8", "-n", "10", "-r", "1", "-o", "x"],
+    )
+    assert code == 1 and reason in output, output
+    assert len(output.splitlines()) == 2
+
+
+def test_one_that_fails_keeps_no_other_from_being_measured(cli, tmp_path):
+    """The layer utofu has no layout bcopy, which its kernel finds out."""
+    code, output = cli(
+        *["run", "-t", "put_lat", "--layer", "utofu", "--layer", "uct", "-D", "bcopy"],
+        *["-s", "8", "-n", "10", "-r", "1", "-o", "x"],
+    )
+    assert code == 1 and "the layouts of uTofu are short (piggyback)" in output
+    assert [r.layer for r in result.read(tmp_path / "x")] == ["uct"]
+
+
+def test_a_record_is_not_added_to_a_line_that_was_cut(cli, tmp_path):
+    """Both were lost."""
+    path = tmp_path / "x"
+    result.write(path, [samples.record()])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    words = ["run", "-n", "10", "-r", "1", "-s", "8", "-o", "x"]
+    assert cli(*words)[0] == cli(*words)[0] == 0
+    assert len(result.read(path)) == 3
+    path.write_bytes(path.read_bytes()[:-9])
+    result.write(path, [samples.record()], append=True)
+    assert [record is not None for _, record, _ in result.scan(path)] == [1, 1, 0, 1]
+
+
+def test_a_terminal_shows_what_was_measured_before_it_is_interrupted(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(KeyboardInterrupt), cli_run._shown() as (show, progress):
+        progress(1, 2, "put_lat")
+        show(samples.record(p50=1.25e-6))
+        raise KeyboardInterrupt
+    assert "1.250" in capsys.readouterr().out
+
+
+def test_mpi_with_threads_leaves_nothing_in_shm(cli):
+    """It was refused after MPI_Init, whose segment stayed."""
+    shm = Path("/dev/shm")
+    before = set(shm.iterdir())
+    words = ["run", "-t", "mt_pingpong", "--layer", "mpi", "-T", "2", "-s", "8"]
+    code, output = cli(*words, "-n", "10", "-r", "1")
+    if "has one thread" not in output:
+        pytest.skip(output)
+    assert code == 1
+    assert not [path for path in set(shm.iterdir()) - before if "mpich" in path.name]

@@ -248,3 +248,34 @@ def test_files_that_fail_are_named(run_perf, tmp_path, laptop_file):
         command = [sys.executable, "-m", "uct_tofu", "perf", "compare", laptop_file]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.stderr == "Error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_a_report_does_not_replace_records(run_perf, laptop_file, option):
+    """As the shell gives them of "--html *.jsonl"."""
+    before = laptop_file.read_bytes()
+    for command in (["compare", laptop_file], ["predict"]):
+        done = run_perf(*command, option, laptop_file)
+        assert done.exit_code == 2 and "has records, and is no report" in done.output
+    assert laptop_file.read_bytes() == before
+
+
+def test_labels_say_what_would_mislead():
+    def label(*items, test="put_lat", reference=False):
+        made = compared.compare(_files(a=items), reference=reference)
+        (found,) = [item for item in made.tests if item.test == test]
+        return [row.label for row in found.rows]
+
+    assert label(samples.record(clock="model")) == ["utofu, emulator fast, model clock"]
+    params = {"hops": 1, "tnis": 6, "oversubscribed": True}
+    (text,) = label(samples.record(params=params))
+    assert text == "utofu, emulator fast, oversubscribed=true tnis=6"
+    (text,) = label(samples.record("put_bw", window=8), test="put_bw")
+    assert text == "utofu, emulator fast, window 8"
+    words = label(samples.record("barrier"), test="barrier", reference=True)
+    assert sum("maximum over ranks, mean of 100000" in word for word in words) == 22
+    assert sum("unstable" in word for word in words) == 12
+    assert any("384 nodes of 4 processes" in word for word in words)
+    assert any("an outlier" in word for word in words)
+    words = label(samples.record("reg_mem"), test="reg_mem", reference=True)
+    assert any("maximum over a run up to 16 MiB" in word for word in words)

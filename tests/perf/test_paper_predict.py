@@ -210,3 +210,16 @@ def test_an_output_stays_until_there_is_a_new_one(runner, run_perf, tmp_path):
         done = run_perf("predict", "--only", "nonsense", "-o", path)
         assert done.exit_code == 2
     assert old.read_text() == "what was there" and not new.exists()
+
+
+def test_a_prediction_that_is_interrupted_keeps_what_it_has(runner, run_perf, tmp_path):
+    def stops(test, **options):
+        if len(fake_runner.CALLS) > 2:
+            raise KeyboardInterrupt
+        return fake_runner.run(test, **options)
+
+    runner(run=stops)
+    path = tmp_path / "records"
+    done = run_perf("predict", "--only", "put 8 B", "-o", path)
+    assert done.exit_code == 1 and "Aborted" in done.output  # click's, of ^C
+    assert "put 8 B, 1 hop" in done.output and len(result.read(path)) == 3

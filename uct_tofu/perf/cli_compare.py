@@ -34,6 +34,25 @@ def console():
     return made if made.is_terminal else Console(highlight=False, width=120)
 
 
+def _no_records(context, parameter, path):
+    """``click.BadParameter`` for a file of records, which a report would replace."""
+    if path is not None and result.has_records(path):
+        raise click.BadParameter(f"{path!r} has records, and is no report")
+    return path
+
+
+def _with_reports(function):
+    for name in ("markdown", "html"):
+        function = click.option(
+            f"--{name}",
+            f"{name}_file",
+            type=Output(),
+            callback=_no_records,
+            help="Write a report.",
+        )(function)
+    return function
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--strict", is_flag=True, help="Fields that are not known are errors.")
@@ -85,8 +104,7 @@ def validate(files, strict):
     "several joined by ';'. Default: the first of several files.",
 )
 @click.option("--test", "tests", multiple=True, help="Only this test; repeatable.")
-@click.option("--html", "html_file", type=Output(), help="Write a report.")
-@click.option("--markdown", "markdown_file", type=Output(), help="Write a report.")
+@_with_reports
 @click.option("--plots", "plot_folder", type=click.Path(), help="Write the plots.")
 @click.option("--format", "form", type=click.Choice(["png", "svg"]), default="png")
 def compare(
@@ -240,8 +258,7 @@ def paper(folder, files, repeats, seconds, limit):
 @click.command()
 @click.option("--only", metavar="TEXT", help="Only lines with TEXT in them.")
 @click.option("-o", "--output", type=Output(), help="Write the records.")
-@click.option("--html", "html_file", type=Output(), help="Write a report.")
-@click.option("--markdown", "markdown_file", type=Output(), help="Write a report.")
+@_with_reports
 @_with_plan(repeats=3)
 def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     """Hold the timed mode against published figures of raw uTofu.
@@ -253,9 +270,19 @@ def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     from uct_tofu.perf import report
     from uct_tofu.perf.measure import Plan
 
-    outcomes = made.predict(
-        Plan(repeats, seconds, limit), progress=_progress, only=only
-    )
+    outcomes = []
+    interrupted = None
+    try:
+        made.predict(
+            Plan(repeats, seconds, limit),
+            progress=_progress,
+            only=only,
+            outcomes=outcomes,
+        )
+    except KeyboardInterrupt as error:  # what was measured is shown, and written
+        if not outcomes:
+            raise
+        interrupted = error
     if not outcomes:
         _fail("predict", f"no line has {only!r} in it")
     document = made.document(outcomes)
@@ -282,6 +309,8 @@ def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
                 report.write_markdown(document, markdown_file)
     except (OSError, result.RecordError) as error:
         _fail("predict", error)
+    if interrupted is not None:
+        raise interrupted
     bad = ("DOES NOT HOLD", "not measured")
     sys.exit(1 if any(item.verdict in bad for item in outcomes) else 0)
 

@@ -12,6 +12,7 @@ import click
 
 from uct_tofu.cli_types import Number, naming, reason_of
 from uct_tofu.perf import kernels, runner
+from uct_tofu.perf.result import ends_a_line
 
 HEADER = ("test", "layer", "transport", "layout", "size", "p50 us", "p99 us")
 HEADER += ("GB/s", "rate /s", "spread")
@@ -115,15 +116,18 @@ def _shown():
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     # refreshed by hand: no thread may be alive when children are started
     bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
-    with bar:
-        task = bar.add_task("", total=None)
+    try:
+        with bar:
+            task = bar.add_task("", total=None)
 
-        def progress(number, of, text):
-            bar.update(task, description=text, total=of, completed=number - 1)
-            bar.refresh()
+            def progress(number, of, text):
+                bar.update(task, description=text, total=of, completed=number - 1)
+                bar.refresh()
 
-        yield lambda record: table.add_row(*_cells(record)), progress
-    console.print(table)
+            yield lambda record: table.add_row(*_cells(record)), progress
+    finally:
+        if table.row_count:  # also what was measured before an error, or ^C
+            console.print(table)
 
 
 @contextlib.contextmanager
@@ -133,11 +137,14 @@ def _added_to(path):
         yield lambda record: None
         return
     file = open(path, "a")  # noqa: SIM115
+    begin = "" if ends_a_line(path) else "\n"
 
     def add(record):
+        nonlocal begin
         with naming(path):
-            file.write(json.dumps(record) + "\n")
+            file.write(begin + json.dumps(record) + "\n")
             file.flush()
+        begin = ""
 
     try:
         yield add

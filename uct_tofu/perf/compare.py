@@ -169,7 +169,7 @@ def _find_baseline(item, candidates, wanted):
         return None
 
     def alike(other):
-        order = ("file", "host", "backend", "options", "window", "versions")
+        order = ("file", "host", "backend", "unusual", "options", "window", "versions")
         same = sum(
             (item.parts[name] == other.parts[name]) << (len(order) - rank)
             for rank, name in enumerate(order)
@@ -225,6 +225,8 @@ def make_rows(test: TestComparison) -> list[Row]:
         what = f"published {figure.layer}: {figure.operation}"
         if figure.hops:
             what += f", {figure.hops} hop" + "s" * (figure.hops > 1)
+        if figure.remark:
+            what += f", {figure.remark}"
         rows.append(
             Row(
                 figure.size,

@@ -256,7 +256,13 @@ def _measure_line(line, plan):
     return Outcome(line, scaled, records + slow, note)
 
 
-def predict(plan: Plan, *, progress=None, only: str | None = None) -> list[Outcome]:
+def predict(
+    plan: Plan,
+    *,
+    progress=None,
+    only: str | None = None,
+    outcomes: list[Outcome] | None = None,
+) -> list[Outcome]:
     """Measure all lines, in the emulator's timed mode.
 
     Parameters
@@ -266,13 +272,15 @@ def predict(plan: Plan, *, progress=None, only: str | None = None) -> list[Outco
         ``progress(number, of, text)`` before each line.
     only : str, optional
         Only lines whose text has this in it.
+    outcomes : list, optional
+        Where they go to one by one, so that they are there when it is interrupted.
 
     Blocks for minutes.  What can't be measured says so in its outcome.
 
     Source: runner.run.
     """
     chosen = [line for line in lines() if not only or only in line.text]
-    outcomes = []
+    outcomes = [] if outcomes is None else outcomes
     for number, line in enumerate(chosen, 1):
         if progress is not None:
             progress(number, len(chosen), line.text)

@@ -100,7 +100,8 @@ class Figure:
     ``latency`` in seconds, ``bandwidth`` in bytes per second, ``rate`` per second:
     what the figure says, None otherwise.  ``size`` is bytes, None when not known or
     when it is a limit.  ``low`` and ``high`` are the recorded range of the quantity
-    as factors, 1 without one.
+    as factors, 1 without one.  ``remark`` is what a reader of the number has to know:
+    which statistic it is, processes of a node, what its publisher says against it.
 
     Source: data/fugaku_published.json.
     """
@@ -121,6 +122,7 @@ class Figure:
     low: float
     high: float
     conditions: str
+    remark: str
     confidence: str
     source: Source
 
@@ -140,6 +142,15 @@ def _source(item):
     return Source(
         source["title"], source["authors"], source["year"], place, source["where"]
     )
+
+
+def _remark(item):
+    kind, comma, statistic = item["metric"].partition(", ")
+    said = [statistic] if comma and kind in ("time", "CPU time of the call") else []
+    if item.get("processes_per_node", 1) > 1:
+        said.append(f"{item['nodes']} nodes of {item['processes_per_node']} processes")
+    said += [word for word in ("unstable", "an outlier") if word in item["conditions"]]
+    return ", ".join(said)
 
 
 def _figure(test, quantity, item):
@@ -178,6 +189,7 @@ def _figure(test, quantity, item):
         low,
         high,
         item["conditions"],
+        _remark(item),
         item["confidence"],
         _source(item),
     )

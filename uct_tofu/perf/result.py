@@ -384,6 +384,37 @@ def read(path) -> list[Record]:
     return records
 
 
+def ends_a_line(path) -> bool:
+    """Whether what is added to a file begins a line: of one that was cut it does not.
+
+    Raises ``OSError``.
+
+    Source: JSON Lines.
+    """
+    if not os.path.isfile(path) or not os.path.getsize(path):
+        return True
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def has_records(path) -> bool:
+    """Whether a file is there whose first line is a record, of any version.
+
+    Raises ``OSError``.
+
+    Source: JSON Lines.
+    """
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        try:
+            data = load_line(file.readline(MAX_LINE))
+        except RecordError:
+            return False
+    return isinstance(data, dict) and "schema" in data
+
+
 def write(path, records, *, append: bool = False) -> int:
     """Write records to a file; returns how many.
 
@@ -395,8 +426,9 @@ def write(path, records, *, append: bool = False) -> int:
     lines = [dump_line(record) + "\n" for record in records]
     data = "".join(lines).encode("utf-8")
     if append:
+        begin = b"" if ends_a_line(path) else b"\n"
         with open(path, "ab") as file:
-            file.write(data)
+            file.write(begin + data)
         return len(lines)
     path = Path(path)
     if path.exists() and not path.is_file():

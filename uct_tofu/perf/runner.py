@@ -39,7 +39,16 @@ LIMIT = (120, 40)  # seconds until a kernel is given up: and for each of a repea
 NO_LAYOUT = ("barrier", "reduce", "reg_mem", "ep_create")
 WINDOW = 32  # ucx_perftest's of put_bw
 LATENCY = ("p50", "p90", "p99", "p99.9", "mean")
-PARAMS = ("processes", "senders", "tnis", "inject", "piggyback")
+MANY = ("gups", "many_to_one", "barrier", "reduce")  # tests of any number of processes
+PUTS = ("put_lat", "put_bw", "put_rate", "pingpong_flag", "pingpong_mrq", "mt_pingpong")
+# name -> tests that have it, the layer that has it (None: any), smallest, largest
+PARAMS = {
+    "processes": (MANY, None, 2, 64),
+    "senders": (("many_to_one",), None, 1, 63),
+    "tnis": (("put_bw",), "utofu", 1, 6),
+    "inject": (PUTS, "utofu", 0, 1),
+    "piggyback": (PUTS, "utofu", 0, 1),
+}
 # Coordinates X,Y,Z,A,B,C: nodes that are 1, 2, 3 hops from the first one, and its
 # six neighbours, each over a link of its own.
 HERE = "0,0,0,0,0,0"
@@ -160,14 +169,34 @@ def _pinning(cpus, count):
     return [cpus[i % len(cpus)] for i in range(count)]
 
 
-def _processes(test, params):
-    """How many, and the number of TNIs."""
+def _check_params(test, layer, params, layout):
+    """``ValueError`` for what would be in the record, and have no effect."""
     unknown = set(params) - set(PARAMS)
     if unknown:
         raise ValueError(
             f"unknown params {', '.join(sorted(unknown))}; "
             f"there are {', '.join(PARAMS)}"
         )
+    for name, value in params.items():
+        names, only, low, high = PARAMS[name]
+        if test not in names or only not in (None, layer):
+            where = f" of the layer {only}" if only else ""
+            raise ValueError(
+                f"the param {name} is for {', '.join(names)}{where}, "
+                f"not for {test} of the layer {layer}"
+            )
+        if not low <= value <= high:
+            raise ValueError(f"the param {name} is {low} to {high}, not {value}")
+    if "senders" in params and "processes" in params:
+        raise ValueError("of the params senders and processes one says it all")
+    if layer == "utofu" and layout == "short" and test not in PUTS:
+        raise ValueError(f"the layout short of utofu is a piggyback, not for {test}")
+    if params.get("piggyback") and layout not in (None, "short"):
+        raise ValueError(f"the param piggyback is the layout short, not {layout}")
+
+
+def _processes(test, params):
+    """How many, and the number of TNIs."""
     tnis = int(params.get("tnis", 1))
     count = 4 if test == "many_to_one" else 2
     if tnis > 1:
@@ -251,8 +280,8 @@ class Job:
         short is a piggyback, zcopy utofu_put.
     params : dict, optional
         processes (gups, barrier, reduce, many_to_one), senders (many_to_one); of
-        utofu: tnis (put_bw over so many TNIs, to a neighbour each), inject (with
-        CACHE_INJECTION), piggyback (true: layout short).
+        utofu: tnis (put_bw over so many TNIs, to a neighbour each), inject (puts with
+        CACHE_INJECTION), piggyback (1: layout short).
     cpus : sequence of int, optional
         For processes and threads in turn; None chooses different cores.
     device : str, optional
@@ -313,8 +342,9 @@ class Job:
         if not sizes or (hops or 1) > MOST_HOPS or not seconds > 0:
             raise ValueError(f"a size, 1 to {MOST_HOPS} hops, and more than 0 seconds")
         params = dict(params or {})
-        if layer == "utofu" and params.get("piggyback"):
-            layout = layout or "short"
+        _check_params(test, layer, params, layout)
+        if params.get("piggyback"):
+            layout = "short"
         options = {
             "threads": threads,
             "window": window,
@@ -333,8 +363,6 @@ class Job:
         self.what = f"{test} of the layer {layer} over {transport}"
         self.meeting = None
         self.count, tnis = _processes(test, params)
-        if not 2 <= self.count <= 64:
-            raise ValueError(f"2 to 64 processes, not {self.count}")
         self.pinning = _pinning(cpus, self.count * options["threads"])
         self.env = kernels.environment(layer, transport, mode=mode, profile=profile)
         self.command = kernels.kernel(layer)
@@ -497,8 +525,8 @@ def in_turn(jobs, *, progress=None, absent=None):
     progress : callable, optional
         ``progress(number, of, text)`` before each repeat.
     absent : callable, optional
-        ``absent(job, error)`` for a job that finds, when it runs, that something is
-        not there; the others go on.  None: the error is raised.
+        ``absent(job, error)`` for a job that fails, or finds, when it runs, that
+        something is not there; the others go on.  None: the error is raised.
 
     Blocks.  Raises ``KernelError`` when a kernel fails, ``NotThereError``.
 
@@ -519,7 +547,7 @@ def in_turn(jobs, *, progress=None, absent=None):
                     )
                 try:
                     job.measure(step)
-                except NotThereError as error:
+                except KernelError as error:
                     if absent is None:
                         raise
                     absent(job, error)

@@ -19,10 +19,12 @@ __all__ = ["Point", "Series", "backend_text", "headline", "is_pingpong", "make_s
 
 QUANTITIES = ("latency", "bandwidth", "rate")
 # Parts of a series that its label always names, and those that it names if needed.
-_ALWAYS = ("layer", "transport", "backend")
-_IF_NEEDED = ("file", "layout", "window", "options", "clock", "host", "versions")
+_ALWAYS = ("layer", "transport", "backend", "window", "unusual", "clock")
+_IF_NEEDED = ("file", "layout", "options", "host", "versions")
 # Options that say how was measured, not what.
 _METHOD = ("batch",)
+# Options without which a value is not what its label says (one hop is the usual).
+_UNUSUAL = ("tnis", "inject", "piggyback", "oversubscribed", "hops")
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,17 @@ def _plain(value):
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
+def _words(options):
+    return " ".join(f"{k}={_plain(v)}" for k, v in sorted(options.items()))
+
+
 def _parts(record, file):
     options = {k: v for k, v in record.params.items() if k not in _METHOD}
+    unusual = {
+        k: options.pop(k)
+        for k in _UNUSUAL
+        if k in options and (k, options[k]) != ("hops", 1)
+    }
     host = record.host
     return {
         "layer": record.layer,
@@ -159,7 +170,8 @@ def _parts(record, file):
         "backend": backend_text(record.backend),
         "mode": _mode(record.backend),
         "window": "" if record.window is None else f"window {record.window}",
-        "options": " ".join(f"{k}={_plain(v)}" for k, v in sorted(options.items())),
+        "unusual": _words(unusual),
+        "options": _words(options),
         "clock": "" if record.clock == "wall" else f"{record.clock} clock",
         "file": file,
         "host": f"{host['cpu']}, {host['cores']} cores",
