@@ -123,7 +123,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     c->mapped = emu_region_direct(r, EMU_STADD_OFF(d->rmt_stadd), d->length);
     if (c->mapped) {
         copy_timed((char *)r->base + EMU_STADD_OFF(d->rmt_stadd), src, d->length,
-                   (t != NULL) && (t->remote == 0), t);
+                   !(d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE), t);
         return emu_fault_seen ? emu_region_cut_off(r) : UTOFU_SUCCESS;
     }
     code = write_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags), t);
@@ -237,17 +237,8 @@ int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_
     return (code == UTOFU_SUCCESS) || (code == UTOFU_ERR_MRQ_PEER) ? code : UTOFU_ERR_MRQ_OTHER;
 }
 
-void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
-                      uint64_t due, uint64_t posted)
+void emu_mrq_by_time(struct emu_vcq *vcq, uint64_t due, uint64_t posted)
 {
-    bool     get = d->kind == EMU_OP_GET;
-    uint64_t end = (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length;
-
-    if (!(d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !(vcq->special & EMU_SPECIAL_TIMED)) {
-        emu_mrq_gather(vcq); /* else it was done when the operation was posted */
-    }
-    emu_mrq_push(vcq, emu_desc_lcl_type(d), emu_canonical_id(d->rmt_id), d->edata,
-                 (code == UTOFU_SUCCESS) ? c->value : 0, get ? d->lcl_stadd + d->length : 0, get ? 0 : end, code);
     vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due    = due;
     vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].posted = posted;
     /* In the order of time, but never before an earlier one of the same remote VCQ
@@ -268,4 +259,29 @@ void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struc
         *last   = *before;
         *before = m;
     }
+}
+
+/* So it comes before the local notice of the operation (2.2.3 to 2.2.5), and before an answer of anybody's to it. */
+void emu_mrq_push_own(struct emu_vcq *vcq, int type, uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd,
+                      uint64_t due)
+{
+    if (!(vcq->special & EMU_SPECIAL_TIMED) && !emu_wire_owes(vcq)) {
+        emu_mrq_gather(vcq);
+    }
+    emu_mrq_push(vcq, type, vcq->id, edata, rmt_stadd, lcl_stadd, rmt_stadd, UTOFU_SUCCESS);
+    emu_mrq_by_time(vcq, due, 0);
+}
+
+void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
+                      uint64_t due, uint64_t posted)
+{
+    bool     get = d->kind == EMU_OP_GET;
+    uint64_t end = (d->kind == EMU_OP_ARMW) ? d->rmt_stadd : d->rmt_stadd + d->length;
+
+    if (!(d->flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) && !(vcq->special & EMU_SPECIAL_TIMED)) {
+        emu_mrq_gather(vcq); /* else it was done when the operation was posted */
+    }
+    emu_mrq_push(vcq, emu_desc_lcl_type(d), emu_canonical_id(d->rmt_id), d->edata,
+                 (code == UTOFU_SUCCESS) ? c->value : 0, get ? d->lcl_stadd + d->length : 0, get ? 0 : end, code);
+    emu_mrq_by_time(vcq, due, posted);
 }

@@ -265,7 +265,6 @@ struct emu_vcq {
     bool                 bets;   /* on the next notice: see utofu_poll_mrq */
     bool                 took;    /* a notice, since the last time that this was asked (emu_lane_entry) */
     bool                 answers; /* the next put with a notice: the first after one that was bet on */
-    bool                 to_itself; /* it has been its own peer */
 
     struct emu_peer_alias *hash[EMU_PEER_HASH];
     struct emu_peer      *peers;

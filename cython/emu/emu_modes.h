@@ -35,6 +35,7 @@ void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, v
  * operation was (timed mode) */
 int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due,
                       uint64_t stamp);
+void emu_mrq_by_time(struct emu_vcq *vcq, uint64_t due, uint64_t posted); /* the one that was pushed last */
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
                       uint64_t due, uint64_t posted);
 /* enum utofu_mrq_notice_type of the local notice; NOP: -1 */

@@ -54,6 +54,10 @@ EMU_INLINE void emu_mrq_push(struct emu_vcq *vcq, int type, uint64_t peer_id, ui
 
 /* emu_queue.c: an operation with a local notice is posted; the remote ones that are there come before it. */
 EMU_NOINLINE void emu_mrq_gather(struct emu_vcq *vcq);
+/* emu_carry.c: the notice for the target of an operation whose target is the VCQ itself: in our own queue, behind what
+ * is there */
+EMU_COLD void emu_mrq_push_own(struct emu_vcq *vcq, int type, uint64_t edata, uint64_t lcl_stadd, uint64_t rmt_stadd,
+                               uint64_t due);
 
 /* The next entry of a lane, and its word but for type and EDATA.  False: the target's
  * MRQ overflows.  vcq: whose lane it is; NULL: somebody else's (emu_session_carry.c). */
@@ -142,7 +146,13 @@ EMU_INLINE int emu_notify(struct emu_vcq *vcq, struct emu_peer *peer, int type, 
 {
     if (emu_unlikely(peer->tx.lane == NULL)) {
         uint32_t index;
-        int      code = emu_lane_open(peer, EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index), vcq->id, &peer->tx,
+        int      code;
+
+        if ((peer->id == vcq->id) && (vcq->session == NULL)) { /* of a session others carry out the operations */
+            emu_mrq_push_own(vcq, type, edata, lcl_stadd, rmt_stadd, due);
+            return UTOFU_SUCCESS;
+        }
+        code = emu_lane_open(peer, EMU_LANE_OWNER(emu_g.slot, emu_g.gen, vcq->index), vcq->id, &peer->tx,
                                       &index);
         if (code != UTOFU_SUCCESS) {
             return code;

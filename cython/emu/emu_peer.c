@@ -378,10 +378,9 @@ static int peer_create(struct emu_vcq *vcq, const struct emu_vcq_name *name, uin
     for (unsigned i = 0; i < EMU_NUM_STAGS / EMU_REGION_PAGE; i++) {
         peer->regions[i] = emu_no_regions;
     }
-    peer->next     = vcq->peers;
-    vcq->peers     = peer;
-    vcq->to_itself = vcq->to_itself || (canon == vcq->id);
-    *peer_p        = peer;
+    peer->next = vcq->peers;
+    vcq->peers = peer;
+    *peer_p    = peer;
     return UTOFU_SUCCESS;
 }
 

@@ -7,7 +7,8 @@
  * one lane per remote VCQ, found by the lane's announcement in the VCQ block.
  * Local notices are returned first: a process that put and whose peer answers by
  * a put sees its own local notice before the peer's remote one.  Remote ones that
- * were there before it put are in the same queue as the local one, before it.
+ * were there before it put are in the same queue as the local one, before it, and so
+ * are those of puts to the VCQ itself.
  */
 #include "emu_copy.h"
 #include "emu_modes.h"
@@ -103,7 +104,7 @@ EMU_INLINE void is_written(const struct utofu_mrq_notice *notice)
     }
 }
 
-/* The oldest local notice, of which there is one */
+/* The oldest of our own queue, of which there is one */
 EMU_INLINE int take_local(struct emu_vcq *vcq, struct utofu_mrq_notice *notice)
 {
     struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
@@ -197,37 +198,12 @@ EMU_INLINE struct emu_rx_lane *lane_ready(struct emu_vcq *vcq)
     return NULL;
 }
 
-/* Of an operation whose target is the VCQ itself, the notice for the target comes first (2.2.3 to
- * 2.2.5): the lane where one is, or one where an earlier one is, if what is next in our own queue is of such
- * an operation. */
-EMU_INLINE struct emu_rx_lane *lane_to_itself(struct emu_vcq *vcq, bool own_is_next)
-{
-    uint64_t epoch;
-
-    if (emu_likely(!vcq->to_itself) || !own_is_next) {
-        return NULL;
-    }
-    epoch = atomic_load_explicit(&vcq->block->epoch, memory_order_acquire);
-    if (epoch != vcq->epoch) {
-        emu_lanes_refresh(vcq, epoch);
-    }
-    for (uint32_t k = 0; k < vcq->num_hot; k++) {
-        struct emu_rx_lane *rx = &vcq->lanes[k];
-        if ((rx->origin == vcq->id) && emu_lane_has(rx)) {
-            return order_matters(vcq, rx) ? emu_lanes_earliest(vcq) : rx;
-        }
-    }
-    return NULL;
-}
-
 /* No more of them than there are now, as senders may be as fast as we are: so many; where they have stamps, up to the
  * last that was given, of which some may be stored only now (and whatever the stamps are, no more than one of each
- * lane).  Not if one of them may be of an operation whose target is the VCQ itself, and the local notice of which is
- * there: that comes after it; nor, in the strict mode, if it may be the answer to one whose local notice waits. */
+ * lane).  Not, in the strict mode, if one of them may be the answer to an operation whose local notice waits. */
 void emu_mrq_gather(struct emu_vcq *vcq)
 {
-    bool                waits = (vcq->to_itself && (vcq->mrq_head != vcq->mrq_tail)) ||
-                                ((vcq->wire != NULL) && emu_wire_settles(vcq));
+    bool                waits = (vcq->wire != NULL) && emu_wire_settles(vcq);
     struct emu_rx_lane *rx;
     uint64_t            end;
     size_t              n;
@@ -253,15 +229,6 @@ void emu_mrq_gather(struct emu_vcq *vcq)
         m->code = take(vcq, rx, &m->notice);
         m->due  = 0;
     }
-}
-
-/* Is the next one of the VCQ's own queue, of which there is one, the local notice of an operation whose target is
- * the VCQ itself? */
-EMU_INLINE bool local_is_to_itself(const struct emu_vcq *vcq)
-{
-    const struct utofu_mrq_notice *next = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)].notice;
-
-    return (next->vcq_id == vcq->id) && IS_LOCAL(next->notice_type);
 }
 
 bool emu_queue_quiet(struct emu_vcq *vcq)
@@ -299,11 +266,6 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         emu_mrq_overflown(vcq, (limit != 0) ? limit : vcq->mrq_entries)) {
         emu_async_error("MRQ Overflow", vcq);
     }
-    rx = lane_to_itself(vcq, (vcq->mrq_head != vcq->mrq_tail) && local_is_to_itself(vcq));
-    if ((rx != NULL) && (!timed || emu_timing_remote(emu_lane_due(rx)))) {
-        code = take(vcq, rx, notice);
-        goto out;
-    }
     if (vcq->mrq_head != vcq->mrq_tail) {
         struct emu_mrq_entry *m = &vcq->mrq[vcq->mrq_head & (vcq->mrq_size - 1)];
 
@@ -312,7 +274,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
             code = take(vcq, rx, notice);
             goto out;
         }
-        if (!timed || emu_timing_polled(m->due)) {
+        if (!timed || (IS_LOCAL(m->notice.notice_type) ? emu_timing_polled(m->due) : emu_timing_remote(m->due))) {
             code = take_local(vcq, notice);
             goto out;
         }
@@ -354,7 +316,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
         }
         /* The target's clock may be ahead of ours: still, our own notice comes before
          * its answer. */
-        for (uint32_t i = vcq->mrq_head; (i != vcq->mrq_tail) && (rx->origin != vcq->id); i++) {
+        for (uint32_t i = vcq->mrq_head; i != vcq->mrq_tail; i++) {
             const struct emu_mrq_entry *m = &vcq->mrq[i & (vcq->mrq_size - 1)];
 
             if ((m->notice.vcq_id == rx->origin) && !came_before(m, rx)) {
@@ -422,8 +384,7 @@ static __attribute__((noinline)) int poll_mrq(struct emu_vcq *vcq, struct utofu_
         goto out;
     }
     if (vcq->mrq_head != vcq->mrq_tail) {
-        rx   = lane_to_itself(vcq, local_is_to_itself(vcq));
-        code = (rx != NULL) ? take(vcq, rx, notice) : take_local(vcq, notice);
+        code = take_local(vcq, notice);
         goto out;
     }
     rx = lane_ready(vcq);

@@ -77,6 +77,7 @@ struct emu_session_own {
     uint64_t         untold_of; /* the number of that notice, and 1 */
     uint64_t         untold_since;
     uint64_t         untold[EMU_SESSION_STARTERS]; /* 0: he has told it */
+    uint64_t         stuck[EMU_SESSION_STARTERS];  /* who was waited for in vain, until he lets go */
 };
 
 int emu_session_init(struct emu_vcq *vcq)
@@ -269,8 +270,9 @@ bool emu_session_untold(struct emu_vcq *vcq)
         struct emu_shared_lock *l    = &vcq->session->untold[i];
         uint64_t                word = atomic_load(&l->word);
 
+        own->stuck[i] = (word == own->stuck[i]) ? word : 0;
         if (first) {
-            own->untold[i] = word;
+            own->untold[i] = (word == own->stuck[i]) ? 0 : word;
         }
         if (own->untold[i] == 0) {
             continue;
@@ -285,7 +287,13 @@ bool emu_session_untold(struct emu_vcq *vcq)
     if (held && first) {
         own->untold_since = emu_now();
     }
-    return held && (emu_now() - own->untold_since < UNTOLD_NS);
+    if (!held || (emu_now() - own->untold_since < UNTOLD_NS)) {
+        return held;
+    }
+    for (unsigned i = 0; i < EMU_SESSION_STARTERS; i++) {
+        own->stuck[i] = (own->untold[i] != 0) ? own->untold[i] : own->stuck[i];
+    }
+    return false;
 }
 
 size_t emu_session_unread_local(const struct emu_vcq *vcq)

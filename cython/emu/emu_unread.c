@@ -156,7 +156,7 @@ EMU_EXPORT int utofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t *count
         return UTOFU_ERR_INVALID_POINTER;
     }
     emu_vcq_lock(vcq);
-    n = mrq_unread(vcq, SIZE_MAX);
+    n = emu_wire_owes(vcq) ? vcq->mrq_tail - vcq->mrq_head : mrq_unread(vcq, SIZE_MAX); /* the others wait */
     emu_vcq_unlock(vcq);
     *count = n;
     return UTOFU_SUCCESS;

@@ -144,6 +144,7 @@ static bool is_to_wait(struct emu_wire *w, uint64_t n, uint64_t *until_p)
 {
     const struct wire_op *op    = emu_wire_op(w, n);
     bool                  waits = false;
+    uint64_t              latest = 0; /* of those before it in its flow, for which one with STRONG_ORDER waits */
 
     *until_p = 0;
     if (!wants(op, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) || (op->next_piece + 1 != op->pieces)) {
@@ -152,9 +153,15 @@ static bool is_to_wait(struct emu_wire *w, uint64_t n, uint64_t *until_p)
     for (uint64_t i = w->done; i < n; i++) {
         const struct wire_op *before = emu_wire_op(w, i);
 
-        if ((before->flow == op->flow) && !before->landed && !lets_tell(w, i)) {
+        if ((before->flow != op->flow) || before->landed) {
+            continue;
+        }
+        latest = (before->ready > latest) ? before->ready : latest;
+        if (!lets_tell(w, i)) {
+            uint64_t ready = wants(before, UTOFU_ONESIDED_FLAG_STRONG_ORDER) ? latest : before->ready;
+
             waits    = true;
-            *until_p = (before->ready > *until_p) ? before->ready : *until_p;
+            *until_p = (ready > *until_p) ? ready : *until_p;
         }
     }
     return waits;

@@ -169,14 +169,15 @@ CONF_TEST("queue", notices_beyond_all_numbers, 1, "a lane goes on when the numbe
 {
     enum { NUM = EMU_ENTRY_SEQ_MASK - EMU_LANE_A };
     struct utofu_mrq_notice notice;
-    struct conf_vcq         vcq;
+    struct conf_vcq         vcq, from;
     utofu_stadd_t           stadd;
 
     conf_timeout(100 * conf_patience);
     conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&from, 1, 0);
     stadd = conf_reg(&vcq, words, sizeof(words), 0);
     for (unsigned i = 0; i < NUM; i++) {
-        int post = utofu_put_piggyback8(vcq.hdl, vcq.id, i, stadd, 8, i % 256, CONF_RMRQ, NULL);
+        int post = utofu_put_piggyback8(from.hdl, vcq.id, i, stadd, 8, i % 256, CONF_RMRQ, NULL);
         int poll = utofu_poll_mrq(vcq.hdl, 0, &notice);
 
         CONF_CHECK((post == UTOFU_SUCCESS) && (poll == UTOFU_SUCCESS) && (notice.edata == i % 256),
@@ -184,7 +185,7 @@ CONF_TEST("queue", notices_beyond_all_numbers, 1, "a lane goes on when the numbe
         if (i % 1024 == 0) {
             void *cbdata;
 
-            CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+            CONF_CODE(utofu_poll_tcq(from.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
         }
     }
     CONF_EXPECT_QUIET(&vcq); /* and says so to the sender */
@@ -193,13 +194,14 @@ CONF_TEST("queue", notices_beyond_all_numbers, 1, "a lane goes on when the numbe
         unsigned burst = EMU_LANE_A + 400 * round;
 
         for (unsigned i = 0; i < burst; i++) {
-            CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, i, stadd, 8, i % 256, CONF_RMRQ, NULL));
+            CONF_POST(from.hdl, utofu_put_piggyback8(from.hdl, vcq.id, i, stadd, 8, i % 256, CONF_RMRQ, NULL));
         }
         for (unsigned i = 0; i < burst; i++) {
-            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, i % 256, NULL);
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, from.id, i % 256, NULL);
         }
         CONF_EXPECT_QUIET(&vcq);
     }
+    conf_vcq_close(&from);
     conf_vcq_close(&vcq);
 }
 
@@ -207,32 +209,34 @@ CONF_TEST("queue", entry_of_long_ago, 1, "what a place of the second ring was le
 {
     struct emu_process    *shm;
     struct emu_lane_entry *b = NULL;
-    struct conf_vcq        vcq;
+    struct conf_vcq        vcq, from;
     utofu_stadd_t          stadd;
 
     conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&from, 1, 0);
     stadd = conf_reg(&vcq, words, sizeof(words), 0);
-    CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd, 8, 0, CONF_RMRQ, NULL));
+    CONF_OK(utofu_put_piggyback8(from.hdl, vcq.id, 1, stadd, 8, 0, CONF_RMRQ, NULL));
     shm = own_segment();
     for (unsigned i = 0; i < shm->lanes; i++) {
         struct emu_lane *lane = (struct emu_lane *)(void *)((char *)shm + EMU_LANES_OFF(shm->session_entries) +
                                                             i * EMU_LANE_SIZE(shm->lane_entries));
-        if (lane->origin == vcq.id) {
+        if (lane->origin == from.id) {
             b = (struct emu_lane_entry *)((char *)lane + EMU_LANE_HEAD) + EMU_LANE_A;
         }
     }
     CONF_CHECK(b != NULL, "no lane");
     b->word = (uint64_t)(EMU_LANE_A + 1) << EMU_ENTRY_SEQ_SHIFT | UTOFU_MRQ_TYPE_RMT_PUT << 8 | 99;
     for (unsigned i = 1; i < EMU_LANE_A; i++) {
-        CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd, 8, i % 256, CONF_RMRQ, NULL));
+        CONF_OK(utofu_put_piggyback8(from.hdl, vcq.id, 1, stadd, 8, i % 256, CONF_RMRQ, NULL));
     }
     for (unsigned i = 0; i < EMU_LANE_A; i++) {
-        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, i % 256, NULL);
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, from.id, i % 256, NULL);
     }
     CONF_EXPECT_QUIET(&vcq);
-    CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.id, 1, stadd, 8, 77, CONF_RMRQ, NULL));
-    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 77, NULL);
+    CONF_OK(utofu_put_piggyback8(from.hdl, vcq.id, 1, stadd, 8, 77, CONF_RMRQ, NULL));
+    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, from.id, 77, NULL);
     CONF_EXPECT_QUIET(&vcq);
     munmap(shm, shm->size);
+    conf_vcq_close(&from);
     conf_vcq_close(&vcq);
 }

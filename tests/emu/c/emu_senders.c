@@ -252,10 +252,84 @@ CONF_TEST("senders", senders_to_itself, 1, "a VCQ's own notices come after those
     CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd + 8, SLOT, 7, CONF_LMRQ | CONF_RMRQ, NULL));
     CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 5, NULL);
     CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 6, NULL);
-    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 7, NULL);
     CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 6, NULL);
+    CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 7, NULL);
     CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 7, NULL);
     CONF_EXPECT_QUIET(&vcq);
+    conf_vcq_close(&other);
+    conf_vcq_close(&vcq);
+}
+
+/* Puts to itself around one to another VCQ, and that one's answer */
+static void answer_beside_itself(unsigned rounds)
+{
+    struct conf_vcq         vcq, other;
+    struct utofu_mrq_notice notice;
+    utofu_stadd_t           stadd, far;
+    unsigned                early = 0;
+
+    conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&other, 1, 0);
+    stadd = conf_reg(&vcq, words, sizeof(words), 0);
+    far   = conf_reg(&other, words, sizeof(words), 0);
+    for (unsigned i = 0; i < rounds; i++) {
+        bool seen[5] = {false}; /* of EDATA 2: local */
+
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd, SLOT, 1, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, other.id, i + 1, far + 64, SLOT, 2, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_EXPECT_MRQ(&other, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 2, NULL);
+        CONF_POST(other.hdl, utofu_put_piggyback8(other.hdl, vcq.id, 9, stadd + 8, SLOT, 3, CONF_RMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd + 16, SLOT, 4, CONF_RMRQ, NULL));
+        for (unsigned k = 0; k < 5; k++) {
+            CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+            early += (notice.edata == 3) && !seen[2];
+            CONF_CHECK((notice.edata != 1) || (notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) || seen[1],
+                       "round %u: its own local notice before the one for the target", i);
+            seen[notice.edata] = true;
+        }
+    }
+    CONF_CHECK(early == 0, "%u of %u answers before the local notice of what they answer", early, rounds);
+    conf_vcq_close(&other);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("senders", answer_beside_puts_to_itself, 1,
+          "an answer comes after the local notice of what it answers, also where the VCQ puts to itself besides")
+{
+    answer_beside_itself(100);
+}
+
+CONF_TEST("senders", answer_beside_puts_to_itself_timed, 1, "also in the timed mode")
+{
+    CONF_CHECK(!setenv("UTOFU_EMU_TIMING", "tofud", 1), "setenv");
+    answer_beside_itself(1000);
+}
+
+CONF_TEST("senders", answer_beside_puts_to_itself_strict, 1, "also in the strict mode")
+{
+    CONF_CHECK(!setenv("UTOFU_EMU_STRICT", "1", 1), "setenv");
+    answer_beside_itself(3000);
+}
+
+CONF_TEST("senders", puts_to_itself_starve_nobody, 1,
+          "a VCQ that has put to itself, and has local notices all the time, reads what others have sent as well")
+{
+    struct conf_vcq         vcq, other;
+    struct utofu_mrq_notice notice = {.edata = 0};
+    utofu_stadd_t           stadd;
+    unsigned                polls = 0;
+
+    conf_vcq_create(&vcq, 0, 0);
+    conf_vcq_create(&other, 1, 0);
+    stadd = conf_reg(&vcq, words, sizeof(words), 0);
+    CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd, SLOT, 1, CONF_LMRQ, NULL));
+    CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd, SLOT, 1, CONF_LMRQ, NULL));
+    send(&other, vcq.id, 0, stadd + 8, PIGGYBACK8, 2);
+    for (; (notice.edata != 2) && (polls < 100); polls++) {
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd, SLOT, 1, CONF_LMRQ, NULL));
+        CONF_OK(utofu_poll_mrq(vcq.hdl, 0, &notice));
+    }
+    CONF_CHECK(notice.edata == 2, "not after %u polls", polls);
     conf_vcq_close(&other);
     conf_vcq_close(&vcq);
 }

@@ -192,6 +192,30 @@ CONF_TEST("session", local_notice_of_a_killed_starter, 2,
     }
 }
 
+CONF_TEST("session", local_notices_beside_a_stopped_starter, 2,
+          "who is stopped before he tells what he started holds up the next local notice, and none after it")
+{
+    struct scene s;
+    uint64_t     who = (uint64_t)getpid(), all[2];
+    double       before;
+
+    conf_exchange(&who, sizeof(who), all);
+    if (conf_rank == 0) {
+        scene_open(&s);
+        s.session->untold[0].word = all[1];
+        before                    = conf_now();
+        for (unsigned i = 0; i < 20; i++) {
+            CONF_OK(utofu_put(s.relay.hdl, s.last.id, s.at_relay, s.at_last, SLOT, i, CONF_LMRQ, NULL));
+            CONF_OK(utofu_put(s.first.hdl, s.relay.id, s.lcl, s.at_relay, SLOT, 1, UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+            CONF_EXPECT_MRQ(&s.relay, UTOFU_MRQ_TYPE_LCL_PUT, s.last.id, i, NULL);
+        }
+        CONF_CHECK(conf_now() - before > 0.05, "it did not wait");
+        CONF_CHECK(conf_now() - before < 1, "20 of them took %.3f s", conf_now() - before);
+        scene_close(&s);
+    }
+    conf_barrier();
+}
+
 CONF_TEST("session", local_notice_of_a_dead_carrier, 1, "a local notice has the place that who began its Put gave it")
 {
     struct scene s;

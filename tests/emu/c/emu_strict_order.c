@@ -342,3 +342,32 @@ CONF_TEST("strict", strict_delayed_put_holds_nobody_up, 1,
     conf_vcq_close(&target);
     words_close();
 }
+
+CONF_TEST("strict", strict_strong_behind_delayed_put, 1,
+          "so they do where that put has no notice, and one with STRONG_ORDER waits for it")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         target, other;
+    utofu_stadd_t           rmt;
+    double                  began;
+
+    CONF_CHECK(setenv("UTOFU_EMU_FAULT", "put:count=1:delay=500000", 1) == 0, "setenv");
+    words_open();
+    conf_vcq_create(&target, 1, 0);
+    conf_vcq_create(&other, 2, 0);
+    rmt   = conf_reg(&target, &words, sizeof(words), 0);
+    began = conf_now();
+    CONF_POST(vcq.hdl, utofu_put(vcq.hdl, target.id, X, rmt, 8, 1, 0, NULL));
+    CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, target.id, 1, rmt + 256, 8, 2, CONF_LMRQ | CONF_STRONG, NULL));
+    CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, target.id, 1, rmt + 512, 8, 3, CONF_LMRQ, NULL));
+    usleep(50000); /* the third one could have arrived by now */
+    CONF_POST(other.hdl, utofu_put_piggyback8(other.hdl, vcq.id, 1, Z, 8, 4, CONF_RMRQ, NULL));
+    CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));
+    CONF_CHECK((notice.edata == 4) && (conf_now() - began < 0.4), "EDATA %d after %.3f s", (int)notice.edata,
+               conf_now() - began);
+    expect(2, true, &notice);
+    expect(3, true, &notice);
+    conf_vcq_close(&other);
+    conf_vcq_close(&target);
+    words_close();
+}
