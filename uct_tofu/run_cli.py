@@ -69,11 +69,11 @@ def _command(module, arguments):
     found = shutil.which(first)
     if found is None:
         there = os.path.exists(first)
-        click.echo(
-            f"uct-tofu run: {first}: "
-            + ("not executable" if there else "no such program"),
-            err=True,
-        )
+        reason = "not executable" if there else "no such program"
+        if os.path.isfile(first) and os.access(first, os.X_OK):  # without a folder
+            there = False
+            reason = f"no such program in PATH; that of this folder is ./{first}"
+        click.echo(f"uct-tofu run: {first}: {reason}", err=True)
         sys.exit(126 if there else 127)
     return [found, *arguments[1:]]
 

@@ -12,6 +12,7 @@
 
 #include "tofu_place.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,11 +116,16 @@ static const char *rank_variable(unsigned long *rank_p)
 /* A node by its number.  from: what the number was made of */
 static int place(unsigned long node, const char *from)
 {
+    static unsigned long said = ULONG_MAX; /* each call of the program tries again */
     unsigned nodes = (unsigned)emu_shape[0] * emu_shape[1] * emu_shape[2] * TOFU_DIM_A * TOFU_DIM_B * TOFU_DIM_C;
 
     if (tofu_place_coords(node, emu_shape, emu_g.coords)) {
         return UTOFU_SUCCESS;
     }
+    if (said == node) {
+        return UTOFU_ERR_INVALID_COORDS;
+    }
+    said = node;
     emu_message("node %lu (%s) is outside the network of %u x %u x %u units (UTOFU_EMU_SHAPE), which has the "
                 "nodes 0 to %u",
                 node, from, emu_shape[0], emu_shape[1], emu_shape[2], nodes - 1);

@@ -325,6 +325,13 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             for key in [key for key in self.partial if key[0] == am_id]:
                 self.forget_partial(key)
 
+    def _id_without_stream(self, call, am_id):
+        """The id as a number.  A stream whose handler goes would wait for ever."""
+        cdef int number = signed_int(am_id, "am_id")
+        if number in self.streams:
+            refuse(TofuInUseError, call, f"AM id {number} of {self!r} has a MessageStream")
+        return number
+
     def set_am_handler(self, am_id, handler, *, bint view=False):
         """Set what receives the active messages that UCT's verbs send.
 
@@ -339,12 +346,14 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
         view : bool
             data is a memoryview, see ``set_message_handler``.
 
-        What the handler raises is raised from ``progress``.
+        What the handler raises is raised from ``progress``.  Raises ``TofuInUseError``
+        when the id has a ``MessageStream`` (``messages``).
 
         Source: cython/core/tofu.h, tofu_iface_set_am_handler.
         """
-        self.set_callback("Iface.set_am_handler", signed_int(am_id, "am_id"),
-                          handler, MODE_DATA_VIEW if view else MODE_DATA)
+        call = "Iface.set_am_handler"
+        self.set_callback(call, self._id_without_stream(call, am_id), handler,
+                          MODE_DATA_VIEW if view else MODE_DATA)
 
     def set_message_handler(self, am_id, handler, *, bint view=False):
         """Set what receives the messages that ``Endpoint.am`` sends.
@@ -365,12 +374,13 @@ am_backlog=1073741824, on_error=None)\n--\n\nOne communication interface: one VC
             occupy receive buffers: when few are left, messages come as copies.
 
         What the handler raises is raised from ``progress``; other messages are not
-        affected.
+        affected.  Raises ``TofuInUseError`` when the id has a ``MessageStream``.
 
         Source: cython/core/tofu.h, tofu_iface_set_am_handler, tofu_am_cb_t.
         """
-        self.set_callback("Iface.set_message_handler", signed_int(am_id, "am_id"),
-                          handler, MODE_MESSAGE_VIEW if view else MODE_MESSAGE)
+        call = "Iface.set_message_handler"
+        self.set_callback(call, self._id_without_stream(call, am_id), handler,
+                          MODE_MESSAGE_VIEW if view else MODE_MESSAGE)
 
     def messages(self, am_id):
         """The messages that ``Endpoint.am`` sends with one id, to iterate over.

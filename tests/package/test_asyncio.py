@@ -18,6 +18,7 @@ from uct_tofu import (
     Endpoint,
     Iface,
     MemoryDomain,
+    TofuInUseError,
     TofuOperationError,
     TofuRangeError,
     _loop,
@@ -470,3 +471,22 @@ def test_handlers_exception_goes_to_the_loop_not_to_who_awaits(wait):
     run(main())
     assert type(told[0]["exception"]) is ZeroDivisionError
     assert "<Iface" in told[0]["message"]
+
+
+@pytest.mark.parametrize("setter", ["set_message_handler", "set_am_handler"])
+def test_no_handler_takes_the_place_of_a_stream(setter):
+    """The stream would have waited for ever, and its close have taken the handler."""
+
+    async def main():
+        with loopback() as net:
+            stream = net.iface.messages(5)
+            for handler in (print, None):
+                with pytest.raises(TofuInUseError, match="AM id 5 .*Stream"):
+                    getattr(net.iface, setter)(5, handler)
+            net.ep.am(5, b"here")
+            message = await asyncio.wait_for(stream.__anext__(), PATIENCE)
+            assert message.header == b"here" or message.payload == b"here"
+            stream.close()
+            getattr(net.iface, setter)(5, print)
+
+    run(main())

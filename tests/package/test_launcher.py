@@ -438,3 +438,16 @@ with uct_tofu.MemoryDomain() as md, uct_tofu.Iface(md) as iface, md.alloc(64) as
     code, output, errors = run("-n", "3", script(text))
     assert code == 0, errors
     assert len(set(output.decode().splitlines())) == 3
+
+
+def test_a_program_of_this_folder_is_named_with_it(run, tmp_path, monkeypatch):
+    """It was "not executable", which it is."""
+    program = tmp_path / "prog"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = run("prog")
+    assert code == 127 and "that of this folder is ./prog" in errors
+    assert run("./prog")[0] == 0
+    program.chmod(0o644)
+    assert run("prog")[0] == 126

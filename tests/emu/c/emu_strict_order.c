@@ -6,6 +6,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -367,6 +368,39 @@ CONF_TEST("strict", strict_strong_behind_delayed_put, 1,
                conf_now() - began);
     expect(2, true, &notice);
     expect(3, true, &notice);
+    conf_vcq_close(&other);
+    conf_vcq_close(&target);
+    words_close();
+}
+
+CONF_TEST("strict", strict_count_of_unread_notices, 1,
+          "utofu_query_num_unread_mrq does not count what a poll does not return yet")
+{
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         target, other;
+    utofu_stadd_t           rmt;
+    unsigned                wrong = 0;
+
+    words_open();
+    conf_vcq_create(&target, 1, 0);
+    conf_vcq_create(&other, 2, 0);
+    rmt = conf_reg(&target, &words, sizeof(words), 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, target.id, 1, rmt, 8, 1, CONF_LMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, target.id, 1, rmt + 256, 8, 2, CONF_LMRQ, NULL));
+        CONF_POST(other.hdl, utofu_put_piggyback8(other.hdl, vcq.id, 1, Z, 8, 3, CONF_RMRQ, NULL));
+        for (unsigned got = 0; got < 3;) {
+            size_t unread;
+            int    code;
+
+            CONF_OK(utofu_query_num_unread_mrq(vcq.hdl, &unread));
+            code = (unread > 0) ? utofu_poll_mrq(vcq.hdl, 0, &notice) : UTOFU_ERR_NOT_FOUND;
+            wrong += (unread > 0) && (code != UTOFU_SUCCESS);
+            got += code == UTOFU_SUCCESS;
+            sched_yield();
+        }
+    }
+    CONF_CHECK(wrong == 0, "%u polls returned nothing, though there was something to read", wrong);
     conf_vcq_close(&other);
     conf_vcq_close(&target);
     words_close();
