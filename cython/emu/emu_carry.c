@@ -241,7 +241,7 @@ void emu_mrq_by_time(struct emu_vcq *vcq, uint64_t due, uint64_t posted)
 {
     vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].due    = due;
     vcq->mrq[(vcq->mrq_tail - 1) & (vcq->mrq_size - 1)].posted = posted;
-    /* In the order of time, but never before an earlier one of the same remote VCQ
+    /* In the order of time, but never before an earlier one of the same kind and remote VCQ
      * (2.2.10): an error is known as soon as the remote VCQ is not there any more, while
      * what was posted before it went is still under way. */
     for (uint32_t i = vcq->mrq_tail - 1; i != vcq->mrq_head; i--) {
@@ -251,7 +251,8 @@ void emu_mrq_by_time(struct emu_vcq *vcq, uint64_t due, uint64_t posted)
         if (before->due <= last->due) {
             break;
         }
-        if (before->notice.vcq_id == last->notice.vcq_id) {
+        if ((before->notice.vcq_id == last->notice.vcq_id) &&
+            (emu_is_local(before->notice.notice_type) == emu_is_local(last->notice.notice_type))) {
             last->due = before->due;
             break;
         }

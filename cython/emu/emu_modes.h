@@ -35,6 +35,10 @@ void emu_complete_tcq(struct emu_vcq *vcq, const struct emu_desc *d, int code, v
  * operation was (timed mode) */
 int emu_remote_notice(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_peer *peer, uint64_t due,
                       uint64_t stamp);
+static inline bool emu_is_local(int type)
+{
+    return (type == UTOFU_MRQ_TYPE_LCL_PUT) || (type == UTOFU_MRQ_TYPE_LCL_GET) || (type == UTOFU_MRQ_TYPE_LCL_ARMW);
+}
 void emu_mrq_by_time(struct emu_vcq *vcq, uint64_t due, uint64_t posted); /* the one that was pushed last */
 void emu_local_notice(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_carried *c, int code,
                       uint64_t due, uint64_t posted);

@@ -19,8 +19,6 @@
 #include <stdlib.h>
 
 #define MRQ_FIRST_SIZE 1024u
-#define IS_LOCAL(type) \
-    (((type) == UTOFU_MRQ_TYPE_LCL_PUT) || ((type) == UTOFU_MRQ_TYPE_LCL_GET) || ((type) == UTOFU_MRQ_TYPE_LCL_ARMW))
 #define PATIENCE       8u  /* empty polls after which a program waits for an answer */
 #define APART         64u  /* empty polls after a notice that are kept apart */
 #define FAR            6u  /* looks in vain that the way to the other CPU and back takes, at least */
@@ -99,7 +97,7 @@ static EMU_COLD void lanes_publish(struct emu_vcq *vcq)
  * afterwards reads it later than everybody could see that: what was stored may not have left this CPU yet. */
 EMU_INLINE void is_written(const struct utofu_mrq_notice *notice)
 {
-    if (IS_LOCAL(notice->notice_type) && (notice->notice_type != UTOFU_MRQ_TYPE_LCL_GET)) {
+    if (emu_is_local(notice->notice_type) && (notice->notice_type != UTOFU_MRQ_TYPE_LCL_GET)) {
         atomic_thread_fence(memory_order_seq_cst);
     }
 }
@@ -274,7 +272,7 @@ static EMU_NOINLINE int poll_mrq_special(struct emu_vcq *vcq, struct utofu_mrq_n
             code = take(vcq, rx, notice);
             goto out;
         }
-        if (!timed || (IS_LOCAL(m->notice.notice_type) ? emu_timing_polled(m->due) : emu_timing_remote(m->due))) {
+        if (!timed || (emu_is_local(m->notice.notice_type) ? emu_timing_polled(m->due) : emu_timing_remote(m->due))) {
             code = take_local(vcq, notice);
             goto out;
         }

@@ -276,7 +276,7 @@ static void answer_beside_itself(unsigned rounds)
         bool seen[5] = {false}; /* of EDATA 2: local */
 
         CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd, SLOT, 1, CONF_LMRQ | CONF_RMRQ, NULL));
-        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, other.id, i + 1, far + 64, SLOT, 2, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, other.id, i, far + 64, SLOT, 2, CONF_LMRQ | CONF_RMRQ, NULL));
         CONF_EXPECT_MRQ(&other, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, 2, NULL);
         CONF_POST(other.hdl, utofu_put_piggyback8(other.hdl, vcq.id, 9, stadd + 8, SLOT, 3, CONF_RMRQ, NULL));
         CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.id, 9, stadd + 16, SLOT, 4, CONF_RMRQ, NULL));
@@ -309,6 +309,31 @@ CONF_TEST("senders", answer_beside_puts_to_itself_strict, 1, "also in the strict
 {
     CONF_CHECK(!setenv("UTOFU_EMU_STRICT", "1", 1), "setenv");
     answer_beside_itself(3000);
+}
+
+CONF_TEST("senders", puts_to_itself_overlap_timed, 1,
+          "both remote notices of two puts to itself are due before the first local one, which waits for an answer")
+{
+    enum { ROUNDS = 200 };
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice n[4];
+    utofu_stadd_t           stadd;
+    unsigned                both = 0;
+
+    CONF_CHECK(!setenv("UTOFU_EMU_TIMING", "tofud", 1), "setenv");
+    conf_vcq_create(&vcq, 0, 0);
+    stadd = conf_reg(&vcq, words, sizeof(words), 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        CONF_POST(vcq.hdl, utofu_put_stride(vcq.hdl, vcq.id, stadd, stadd + 64, SLOT, SLOT, 2, 1, CONF_LMRQ | CONF_RMRQ, NULL));
+        for (unsigned k = 0; k < 4; k++) {
+            CONF_OK(CONF_WAIT_MRQ(&vcq, &n[k]));
+        }
+        CONF_CHECK((n[0].notice_type == UTOFU_MRQ_TYPE_RMT_PUT) && (n[0].rmt_stadd == stadd + 64 + SLOT), "first %u", i);
+        CONF_CHECK((n[3].notice_type == UTOFU_MRQ_TYPE_LCL_PUT) && (n[3].rmt_stadd == stadd + 64 + 2 * SLOT), "last %u", i);
+        both += n[1].notice_type == UTOFU_MRQ_TYPE_RMT_PUT;
+    }
+    CONF_CHECK(both > ROUNDS / 4, "only in %u of %u rounds", both, (unsigned)ROUNDS); /* not where the CPU was taken */
+    conf_vcq_close(&vcq);
 }
 
 CONF_TEST("senders", puts_to_itself_starve_nobody, 1,
