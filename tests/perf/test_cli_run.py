@@ -165,7 +165,7 @@ def test_an_output_without_a_name(cli):
         (["put_bw", "tnis=6", "--layer", "uct"], "tnis is for put_bw of the layer"),
         (["put_lat", "tnis=2"], "tnis is for put_bw of the layer utofu, not for put_"),
         (["put_bw", "tnis=7"], "tnis is 1 to 6, not 7"),
-        (["put_bw", "tnis=6", "-p", "processes=9"], "processes is for gups, many_to"),
+        (["put_bw", "tnis=6", "-p", "processes=9"], "tnis and processes one says it"),
         (["gups", "processes=1"], "processes is 2 to 64, not 1"),
         (["put_lat", "inject=1", "--layer", "uct"], "inject is for put_lat, put_bw"),
         (["get_lat", "inject=1"], "inject is for put_lat, put_bw"),

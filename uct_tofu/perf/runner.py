@@ -39,11 +39,11 @@ LIMIT = (120, 40)  # seconds until a kernel is given up: and for each of a repea
 NO_LAYOUT = ("barrier", "reduce", "reg_mem", "ep_create")
 WINDOW = 32  # ucx_perftest's of put_bw
 LATENCY = ("p50", "p90", "p99", "p99.9", "mean")
-MANY = ("gups", "many_to_one", "barrier", "reduce")  # tests of any number of processes
 PUTS = ("put_lat", "put_bw", "put_rate", "pingpong_flag", "pingpong_mrq", "mt_pingpong")
-# name -> tests that have it, the layer that has it (None: any), smallest, largest
+# name -> tests that have it (None: the kernel knows), the layer that has it (None:
+# any), smallest, largest
 PARAMS = {
-    "processes": (MANY, None, 2, 64),
+    "processes": (None, None, 2, 64),
     "senders": (("many_to_one",), None, 1, 63),
     "tnis": (("put_bw",), "utofu", 1, 6),
     "inject": (PUTS, "utofu", 0, 1),
@@ -179,7 +179,7 @@ def _check_params(test, layer, params, layout):
         )
     for name, value in params.items():
         names, only, low, high = PARAMS[name]
-        if test not in names or only not in (None, layer):
+        if test not in (names or (test,)) or only not in (None, layer):
             where = f" of the layer {only}" if only else ""
             raise ValueError(
                 f"the param {name} is for {', '.join(names)}{where}, "
@@ -187,8 +187,9 @@ def _check_params(test, layer, params, layout):
             )
         if not low <= value <= high:
             raise ValueError(f"the param {name} is {low} to {high}, not {value}")
-    if "senders" in params and "processes" in params:
-        raise ValueError("of the params senders and processes one says it all")
+    for name in ("senders", "tnis"):
+        if name in params and "processes" in params:
+            raise ValueError(f"of the params {name} and processes one says it all")
     if layer == "utofu" and layout == "short" and test not in PUTS:
         raise ValueError(f"the layout short of utofu is a piggyback, not for {test}")
     if params.get("piggyback") and layout not in (None, "short"):
