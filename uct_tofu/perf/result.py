@@ -387,11 +387,13 @@ def read(path) -> list[Record]:
 def ends_a_line(path) -> bool:
     """Whether what is added to a file begins a line: of one that was cut it does not.
 
-    Raises ``OSError``.
+    True also for a file that may not be read.  Raises ``OSError``.
 
     Source: JSON Lines.
     """
     if not os.path.isfile(path) or not os.path.getsize(path):
+        return True
+    if not os.access(path, os.R_OK):
         return True
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
@@ -401,11 +403,11 @@ def ends_a_line(path) -> bool:
 def has_records(path) -> bool:
     """Whether a file is there whose first line is a record, of any version.
 
-    Raises ``OSError``.
+    False for a file that may not be read.  Raises ``OSError``.
 
     Source: JSON Lines.
     """
-    if not os.path.isfile(path):
+    if not os.path.isfile(path) or not os.access(path, os.R_OK):
         return False
     with open(path, "rb") as file:
         try:
