@@ -64,6 +64,7 @@ bool emu_process_stopped(pid_t pid);
 bool emu_slot_alive(const struct emu_proc_slot *slot);
 void emu_namespaces(uint64_t ns[EMU_NAMESPACES]); /* ours, by number; 0: not known */
 const char *emu_namespace_differs(const uint64_t theirs[EMU_NAMESPACES]); /* which, from ours; NULL: none, as far as is known */
+uint64_t emu_ipc_namespace(void); /* ours, by number, in which those of System V segments hold; 0: not known */
 bool emu_proc_is_ours(void); /* /proc is that of our PID namespace, or there is none */
 /* It is, and has not executed another program: its segment is among its descriptors, which can be seen. */
 bool emu_slot_seen(const struct emu_proc_slot *slot);

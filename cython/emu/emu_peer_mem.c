@@ -119,11 +119,34 @@ static struct emu_peer_mapping *mapping_again(struct emu_peer_process *p, uint64
     return best;
 }
 
-/* Map the file of a memfd of the peer, at least `need` of it; NULL: no room, no memory */
-static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd, const struct stat *st, bool writable,
+/* What is mapped: a file, by a descriptor, or (fd: -1) what has none */
+struct source {
+    int                 fd;
+    struct emu_attached what; /* of a file: dev, ino and size */
+};
+
+static void *source_map(const struct source *s, void *at, uint64_t size, bool writable)
+{
+    void *base;
+
+    if (s->fd < 0) {
+        return emu_attach_map(&s->what, at, writable);
+    }
+    base = emu_map_unlocked(at, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, s->fd, 0);
+    if ((base != MAP_FAILED) && !emu_fault_guard(s->fd, base, size)) {
+        if (at == NULL) {
+            munmap(base, (size_t)size);
+        }
+        base = MAP_FAILED;
+    }
+    return base;
+}
+
+/* Map memory of the peer, at least `need` of it; NULL: no room, no memory */
+static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, const struct source *s, bool writable,
                                              bool moved, uint64_t need)
 {
-    uint64_t                 size = (uint64_t)st->st_size, part = (need + EMU_HOME_PART - 1) / EMU_HOME_PART * EMU_HOME_PART;
+    uint64_t                 size = s->what.size, part = (need + EMU_HOME_PART - 1) / EMU_HOME_PART * EMU_HOME_PART;
     struct emu_peer_mapping *m, *again;
     void                    *base;
 
@@ -133,14 +156,11 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
     if (m == NULL) {
         return NULL;
     }
-    base = emu_map_unlocked(m->base, (size_t)size, writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, 0);
-    if ((base == MAP_FAILED) || !emu_fault_guard(fd, base, size)) {
+    base = source_map(s, m->base, size, writable);
+    if (base == MAP_FAILED) {
         if (again != NULL) {
             mapping_let_go(m); /* as it was: not unmapped, others may map something there then */
         } else {
-            if (base != MAP_FAILED) {
-                munmap(base, (size_t)size);
-            }
             free(m);
         }
         return NULL;
@@ -151,22 +171,46 @@ static struct emu_peer_mapping *mapping_make(struct emu_peer_process *p, int fd,
         room_taken[moved] += size;
     }
     m->size     = size;
-    m->dev      = st->st_dev;
-    m->ino      = st->st_ino;
+    m->dev      = s->what.dev;
+    m->ino      = s->what.ino;
     m->writable = writable;
     madvise(base, (size_t)size, MADV_DONTDUMP); /* the owner's to dump; and some files are sparse */
     return m;
 }
 
-/* Where a memfd of the peer is mapped here; NULL: it can't be */
+static bool source_open(struct source *s, struct emu_peer_process *proc, int fd, bool writable)
+{
+    struct stat st;
+
+    s->fd = -1;
+    if (fd < 0) {
+        s->what.how = fd;
+        return emu_attach_find(&s->what);
+    }
+    s->fd = emu_peer_fd(proc, fd, writable ? O_RDWR : O_RDONLY);
+    if ((s->fd < 0) || fstat(s->fd, &st) || (st.st_dev != s->what.dev) || (st.st_ino != s->what.ino)) {
+        return false;
+    }
+    s->what.size = (uint64_t)st.st_size;
+    return true;
+}
+
+static void source_close(struct source *s)
+{
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+}
+
+/* Where shared memory of the peer is mapped here; NULL: it can't be */
 static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *e, bool writable, uint64_t need)
 {
     uint32_t                 index = e->seg, gen = e->seg_gen;
     struct emu_peer_mapping *m;
     struct emu_peer_seg     *seg;
     struct emu_seg          *shared;
-    struct stat              st;
-    uint64_t                 dev, ino;
+    struct source            source;
+    uint64_t                 dev, ino, ipc_ns;
     int                      fd;
 
     if (index >= EMU_MAX_SEGS) {
@@ -188,18 +232,16 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
     shared = &proc->shm->seg[index];
     dev    = shared->dev;
     ino    = shared->ino;
+    ipc_ns = shared->ipc_ns;
+    fd     = shared->fd;
     atomic_thread_fence(memory_order_acquire); /* they were read before it is seen whether they are still right */
     m      = (atomic_load(&shared->gen) == gen) ? mapping_of(proc, dev, ino, writable, need) : NULL;
     if (m == NULL) {
-        fd = emu_peer_fd(proc, shared->fd, writable ? O_RDWR : O_RDONLY);
-        if (fd < 0) {
-            return NULL;
+        source.what = (struct emu_attached){.dev = dev, .ino = ino, .ipc_ns = ipc_ns};
+        if (source_open(&source, proc, fd, writable) && (atomic_load(&shared->gen) == gen) && (source.what.size >= need)) {
+            m = mapping_make(proc, &source, writable, e->kind == EMU_MEM_MOVED, need);
         }
-        if (!fstat(fd, &st) && (st.st_dev == dev) && (st.st_ino == ino) && (atomic_load(&shared->gen) == gen) &&
-            ((uint64_t)st.st_size >= need)) {
-            m = mapping_make(proc, fd, &st, writable, e->kind == EMU_MEM_MOVED, need);
-        }
-        close(fd);
+        source_close(&source);
     }
     if (m == NULL) {
         return NULL;

@@ -138,16 +138,27 @@ void emu_procfs_fork_child(void)
     atomic_store(&own_first_ended, false); /* who forked is the first */
 }
 
+static uint64_t namespace_of(const char *name)
+{
+    char        path[64];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+    return stat(path, &st) ? 0 : st.st_ino;
+}
+
 void emu_namespaces(uint64_t ns[EMU_NAMESPACES])
 {
     static const char *const name[EMU_NAMESPACES] = {"pid", "time"};
-    char                     path[64];
-    struct stat              st;
 
     for (unsigned i = 0; i < EMU_NAMESPACES; i++) {
-        snprintf(path, sizeof(path), "/proc/self/ns/%s", name[i]);
-        ns[i] = stat(path, &st) ? 0 : st.st_ino;
+        ns[i] = namespace_of(name[i]);
     }
+}
+
+uint64_t emu_ipc_namespace(void)
+{
+    return namespace_of("ipc");
 }
 
 const char *emu_namespace_differs(const uint64_t theirs[EMU_NAMESPACES])

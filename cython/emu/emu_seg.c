@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_seg.c - the files with registered memory in them, which peers open and map: a descriptor of each, and how
- * many registrations it is kept for.
+ * emu_seg.c - the files with registered memory in them, which peers open and map: a descriptor of each, or how
+ * peers come to it without one, and how many registrations it is kept for.
  */
 #include "emu_internal.h"
 #include "emu_job.h"
@@ -52,8 +52,9 @@ static int dup_opened(int opened, const struct emu_vma *vma, bool writable)
 }
 
 /* A descriptor of ours for the file: one that the program has open, else one
- * opened by the name in the mapping, else by the mapping itself: of shared anonymous memory that is the
- * only way, and of files that nobody has a name or descriptor of (for root, or CAP_CHECKPOINT_RESTORE). */
+ * opened by the name in the mapping, else by the mapping itself (for root, or CAP_CHECKPOINT_RESTORE): of shared
+ * memory that has no file, and of files that nobody has a name or descriptor of.  Else another way (EMU_SEG_),
+ * or -1: there is none. */
 static int find_file(const struct emu_vma *vma, bool writable)
 {
     struct dirent *ent;
@@ -83,7 +84,7 @@ static int find_file(const struct emu_vma *vma, bool writable)
         snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, vma->begin, vma->end);
         fd = dup_opened(emu_open_own(name, mode & ~O_NOFOLLOW), vma, writable);
     }
-    return fd;
+    return (fd < 0) ? emu_attach_how(vma) : fd;
 }
 
 /* To peers.  An odd generation tells them that the rest is there. */
@@ -98,6 +99,7 @@ static void seg_show(unsigned index)
         shown->fd       = seg->fd;
         shown->dev      = seg->dev;
         shown->ino      = seg->ino;
+        shown->ipc_ns   = seg->ipc_ns;
         shown->writable = seg->writable;
     }
     atomic_store(&shown->gen, gen);
@@ -127,12 +129,13 @@ int emu_seg_get(const struct emu_vma *vma, bool writable)
         index = (int)emu_g.seg_high++;
     }
     fd = (index < 0) ? -1 : find_file(vma, writable);
-    if (fd < 0) {
+    if (fd == -1) {
         index = -1;
     } else {
         seg[index].fd       = fd;
         seg[index].dev      = vma->dev;
         seg[index].ino      = vma->ino;
+        seg[index].ipc_ns   = (fd == EMU_SEG_BY_NUMBER) ? emu_ipc_namespace() : 0;
         seg[index].refs     = 1;
         seg[index].writable = writable;
         atomic_fetch_add(&seg[index].gen, 1); /* odd: peers may open it */

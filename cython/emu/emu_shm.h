@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  17u
+#define EMU_SHM_VERSION  18u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -308,11 +308,16 @@ struct emu_stag {
 };
 #define EMU_STAG_VALID 0x80000000u
 
-/* A memfd or shm file of this process with registered memory in it. */
+/* How others come to shared memory that has no descriptor (emu_attach.c) */
+#define EMU_SEG_BY_NUMBER (-2) /* System V: by its number, which its inode has, too */
+#define EMU_SEG_INHERITED (-3) /* only who has it of the same parent */
+
+/* A memfd or shm file of this process with registered memory in it, or other shared memory. */
 struct emu_seg {
     _Atomic uint32_t gen;  /* odd: in use */
-    int32_t          fd;   /* descriptor of the owner */
+    int32_t          fd;   /* descriptor of the owner, or EMU_SEG_ */
     uint64_t         dev, ino;
+    uint64_t         ipc_ns; /* BY_NUMBER: where that number holds */
     uint32_t         refs; /* registrations in it (owner's use) */
     uint32_t         writable;
 };

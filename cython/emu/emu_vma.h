@@ -75,10 +75,23 @@ void emu_rehome_fork_prepare(void);
 void emu_rehome_fork_parent(void);
 void emu_rehome_fork_child(void);
 
-/* emu_seg.c: the index of the segment for a shared mapping, one reference taken; -1: peers can't map it.  And
+/* emu_seg.c: the index of the segment for a shared mapping, one reference taken; -1: no peer can map it.  And
  * given back (both take emu_g.lock) */
 int  emu_seg_get(const struct emu_vma *vma, bool writable);
 void emu_seg_put(uint32_t index);
+
+/* emu_attach.c: shared memory without a descriptor, as EMU_SEG_ of emu_shm.h says how others come to it.  -1: not at all */
+int emu_attach_how(const struct emu_vma *vma);
+struct emu_attached {
+    int       how;
+    uint64_t  dev, ino, ipc_ns; /* as its owner has shown them */
+    uint64_t  size;             /* found: all of it, from its beginning, ... */
+    uintptr_t own;              /* ... and where this process has inherited it */
+};
+bool emu_attach_find(struct emu_attached *a); /* false: this process can't have it */
+/* Maps all of it, and nothing else: at `at`, in the place of what is there, or (NULL) anywhere.  MAP_FAILED: what was
+ * there may be gone */
+void *emu_attach_map(const struct emu_attached *a, void *at, bool writable);
 
 /* emu_fault.c: mappings of files that a peer may cut off (lock held) */
 bool emu_fault_guard(int fd, void *base, uint64_t size); /* false: it can't be, and must not be mapped */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,7 +25,6 @@
 
 #define PAGE  4096u
 #define BYTES (16 * PAGE)
-#define MAY_RESTORE 40 /* CAP_CHECKPOINT_RESTORE, which older headers lack */
 
 /* What peers see of the registration of what is at addr */
 static struct emu_stag *stag_shown(struct emu_process *own, const void *addr)
@@ -363,21 +361,9 @@ CONF_TEST("trust", armw_on_what_became_read_only, 2, "an ARMW on memory that its
     armw_after(CONF_MEM_ANON, false);
 }
 
-/* From here on this process may not open the file of a mapping by /proc/self/map_files, as no ordinary user may. */
-static void may_not_open_mappings(void)
-{
-    struct __user_cap_header_struct head    = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct   data[2] = {{0, 0, 0}, {0, 0, 0}};
-
-    CONF_CHECK(!syscall(SYS_capget, &head, data), "capget");
-    data[CAP_SYS_ADMIN / 32].effective &= ~(1u << CAP_SYS_ADMIN % 32);
-    data[MAY_RESTORE / 32].effective &= ~(1u << MAY_RESTORE % 32);
-    CONF_CHECK(!syscall(SYS_capset, &head, data), "capset");
-}
-
 CONF_TEST("trust", armw_on_shared_that_became_read_only, 2, "the same of a shared mapping without a file")
 {
-    may_not_open_mappings();
+    own_may_not_open_mappings();
     armw_after(CONF_MEM_ANON, true);
 }
 

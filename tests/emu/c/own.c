@@ -9,12 +9,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#define MAY_RESTORE 40 /* CAP_CHECKPOINT_RESTORE, which older headers lack */
 
 struct emu_process *own_segment(void)
 {
@@ -132,4 +136,15 @@ unsigned own_home_places(void)
 
     close(fd);
     return ret ? 1024 : 4096;
+}
+
+void own_may_not_open_mappings(void)
+{
+    struct __user_cap_header_struct head    = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct   data[2] = {{0, 0, 0}, {0, 0, 0}};
+
+    CONF_CHECK(!syscall(SYS_capget, &head, data), "capget");
+    data[CAP_SYS_ADMIN / 32].effective &= ~(1u << CAP_SYS_ADMIN % 32);
+    data[MAY_RESTORE / 32].effective &= ~(1u << MAY_RESTORE % 32);
+    CONF_CHECK(!syscall(SYS_capset, &head, data), "capset");
 }

@@ -18,6 +18,9 @@ struct emu_proc_slot *own_slot(struct emu_control *c);
 /* How many descriptors are open, and a constant: for a look at the difference. */
 int own_fds(void);
 
+/* From here on this process may not open the file of a mapping by /proc/self/map_files, as no ordinary user may. */
+void own_may_not_open_mappings(void);
+
 /* What the memfd has that private memory is moved to (home.h), in bytes; 0: there is none. */
 uint64_t own_home_bytes(void);
 /* How many mappings show it, in one look: to look for each of thousands takes long. */
