@@ -2,12 +2,15 @@
 /*
  * uct_utofu.h - the UCX plugin: adapts the transport core to UCT 1.22.
  *
- * uct_utofu_abi.c        finds the UCX that loaded us and its functions, logging
- * uct_utofu_guard.c      decides whether that UCX is one we know
- * uct_utofu_component.c  configuration variables, component, registration
- * uct_utofu_md.c         memory domain and remote keys
- * uct_utofu_iface.c      interface
- * uct_utofu_ep.c         endpoint operations
+ * uct_utofu_abi.c           finds the UCX that loaded us and its functions, logging
+ * uct_utofu_guard.c         decides whether that UCX is one we know
+ * uct_utofu_component.c     configuration variables, component, registration
+ * uct_utofu_md.c            memory domain and remote keys
+ * uct_utofu_iface.c         interface
+ * uct_utofu_iface_config.c  what is asked of an interface that is opened
+ * uct_utofu_ep.c            endpoint operations
+ * uct_utofu_trace.c         operations as lines of UCX's log
+ * uct_utofu_stats.c         counters
  *
  * The plugin has no undefined UCX symbol.  One file therefore works in every
  * way in which UCX is loaded: by an executable's dependencies, by Python with
@@ -336,6 +339,16 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
                                   const uct_iface_params_t *params,
                                   const uct_iface_config_t *tl_config,
                                   uct_iface_h *iface_p);
+/* What is asked of an interface: UCX's parameters, the user's variables into the
+ * core's configuration, and those that go before what the core says of itself */
+ucs_status_t uct_utofu_iface_check_params(uct_worker_h worker,
+                                          const uct_iface_params_t *params);
+ucs_status_t
+uct_utofu_iface_config_core(const uct_utofu_iface_config_t *config,
+                            const uct_iface_params_t *params,
+                            tofu_iface_config_t *core_config);
+void uct_utofu_iface_config_attr(const uct_utofu_iface_config_t *config,
+                                 tofu_iface_attr_t *attr);
 int uct_utofu_iface_addr_is_reachable(uct_utofu_iface_t *iface,
                                       const void *device_addr,
                                       size_t device_addr_len,
