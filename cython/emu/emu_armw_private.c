@@ -194,6 +194,22 @@ static bool armw_stand_in(struct emu_peer_process *proc, struct emu_mailbox *m, 
 }
 
 #define MBOX_PID_SHIFT 8 /* Linux' process numbers have 22 bits */
+#define RECLAIM_TRIES  64u
+
+/* Of initiators that died */
+static void mailboxes_reclaim(struct emu_process *shm)
+{
+    for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
+        struct emu_mailbox *m     = &shm->mailbox[i];
+        uint32_t            state = atomic_load(&m->state), kind = state & ((1u << MBOX_PID_SHIFT) - 1);
+        pid_t               pid = (state != kind) ? (pid_t)(state >> MBOX_PID_SHIFT) : m->pid;
+
+        if (((kind == EMU_MBOX_CLAIMED) || (kind == EMU_MBOX_DONE)) && (pid > 0) && kill(pid, 0) && (errno == ESRCH)) {
+            atomic_compare_exchange_strong(&m->state, &state, EMU_MBOX_FREE);
+        }
+    }
+}
+
 /* NULL: the target has gone, or all are taken for too long, *code_p */
 static struct emu_mailbox *mailbox_claim(struct emu_peer *peer, int *code_p)
 {
@@ -211,24 +227,16 @@ static struct emu_mailbox *mailbox_claim(struct emu_peer *peer, int *code_p)
                 return m;
             }
         }
-        /* all taken: by initiators that wait, or that died */
-        if (tries % 1000 == 999) {
-            if (emu_now() > end) {
-                *code_p = UTOFU_ERR_MRQ_OTHER;
-                return NULL;
-            }
-            for (unsigned i = 0; i < EMU_MAILBOXES; i++) {
-                struct emu_mailbox *m     = &shm->mailbox[i];
-                uint32_t            state = atomic_load(&m->state), kind = state & ((1u << MBOX_PID_SHIFT) - 1);
-                pid_t               pid = (state != kind) ? (pid_t)(state >> MBOX_PID_SHIFT) : m->pid;
-
-                if (((kind == EMU_MBOX_CLAIMED) || (kind == EMU_MBOX_DONE)) && (pid > 0) && kill(pid, 0) &&
-                    (errno == ESRCH)) {
-                    atomic_compare_exchange_strong(&m->state, &state, EMU_MBOX_FREE);
-                }
-            }
+        if (emu_now() > end) {
+            *code_p = UTOFU_ERR_MRQ_OTHER;
+            return NULL;
         }
-        sched_yield();
+        /* all taken, perhaps by the dead: seen at once, as on a busy machine each yield takes long */
+        if (tries % RECLAIM_TRIES == 0) {
+            mailboxes_reclaim(shm);
+        } else {
+            sched_yield();
+        }
     }
     *code_p = UTOFU_ERR_MRQ_PEER;
     return NULL;

@@ -182,6 +182,16 @@ void emu_service_carries(struct emu_peer_process *proc, uint64_t vcq_id)
     emu_service_wake(); /* it watches the connection from now on */
 }
 
+/* Once: a limit that is met will be met again */
+static void say_no_descriptor(const struct emu_peer_process *proc, int why)
+{
+    static _Atomic bool said;
+
+    if (((why == EMFILE) || (why == ENFILE) || (why == ENOMEM)) && !atomic_exchange(&said, true)) {
+        emu_message("can't reach process %d, and perhaps others: %s", (int)proc->pid, strerror(why));
+    }
+}
+
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
 {
     char path[64];
@@ -203,6 +213,7 @@ int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags)
         got = emu_service_fd(conn, fd);
     }
     if (got < 0) {
+        say_no_descriptor(proc, refusal);
         errno = (got == -2) ? ETIMEDOUT : refusal; /* why /proc said no is what a user can act on */
     }
     return (got < 0) ? -1 : got;

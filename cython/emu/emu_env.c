@@ -30,7 +30,7 @@ int emu_on_or_off(const char *s)
     static const char *const words[2][4] = {{"0", "off", "no", "false"}, {"1", "on", "yes", "true"}};
 
     for (unsigned i = 0; i < 8; i++) {
-        if (!strcmp(s, words[i / 4][i % 4])) {
+        if (!strcasecmp(s, words[i / 4][i % 4])) {
             return (int)(i / 4);
         }
     }

@@ -85,12 +85,6 @@ struct emu_peer_process *emu_peer_process_get(uint32_t slot)
         }
     } else {
         p->seg_fd = emu_fd_keep(emu_peer_fd(p, s->seg_fd, O_RDWR));
-        if ((p->seg_fd < 0) && ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM))) {
-            static _Atomic bool told;
-            if (!atomic_exchange(&told, true)) {
-                emu_message("can't reach process %d, and perhaps others: %s", (int)p->pid, strerror(errno));
-            }
-        }
         /* the descriptor must be that segment, and the segment one of ours */
         if ((p->seg_fd < 0) || fstat(p->seg_fd, &st) || (st.st_dev != s->seg_dev) || (st.st_ino != s->seg_ino) ||
             ((uint64_t)st.st_size < EMU_STAGS_OFF) || !emu_memfd_stays(p->seg_fd)) {

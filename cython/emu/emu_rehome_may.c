@@ -25,7 +25,9 @@
 
 /* ---------------------------------------------------------------- the process */
 
-static long status_field(const char *text, const char *name)
+static char text[8192]; /* of a file: too much for the stack of a thread (mem_lock is held) */
+
+static long status_field(const char *name)
 {
     const char *at = strstr(text, name);
 
@@ -99,30 +101,27 @@ static ssize_t read_file(const char *path, char *buf, size_t size)
 }
 
 /* /proc/self/status; threads other than the caller and ours? */
-static bool read_status(char *text, size_t size, bool *threads_p)
+static bool read_status(bool *threads_p)
 {
     char path[EMU_OWN_PATH];
 
-    if (read_file(emu_own_path("status", path), text, size) <= 0) {
+    if (read_file(emu_own_path("status", path), text, sizeof(text)) <= 0) {
         return false;
     }
-    *threads_p = status_field(text, "\nThreads:") != 1 + emu_g.service_running;
+    *threads_p = status_field("\nThreads:") != 1 + emu_g.service_running;
     return true;
 }
 
 bool emu_rehome_other_threads(void)
 {
-    char text[8192];
     bool threads = true; /* for all we know */
 
-    return !read_status(text, sizeof(text), &threads) || threads;
+    return !read_status(&threads) || threads;
 }
 
 const char *emu_rehome_against(bool threads_ok, struct emu_rehome_how *how)
 {
-    char text[8192];
-
-    if (!read_status(text, sizeof(text), &how->threads)) {
+    if (!read_status(&how->threads)) {
         return "/proc is closed to the process";
     }
     if (how->threads && !threads_ok) {
@@ -131,11 +130,11 @@ const char *emu_rehome_against(bool threads_ok, struct emu_rehome_how *how)
     if (how->threads && !emu_freeze_possible()) {
         return "there is another thread, and neither userfaultfd nor ptrace for the process";
     }
-    if (status_field(text, "\nVmPin:") != 0) {
+    if (status_field("\nVmPin:") != 0) {
         return "a driver has pinned memory";
     }
     /* (what is locked for a registration is locked after the move, and unlocked before it goes back) */
-    how->locks = (unsigned long)status_field(text, "\nVmLck:") > emu_swap_locked() / 1024; /* -1: not known */
+    how->locks = (unsigned long)status_field("\nVmLck:") > emu_swap_locked() / 1024; /* -1: not known */
     if (how->locks && !emu_rehome_can_lock_again()) {
         return "memory is locked, and can't be locked again";
     }

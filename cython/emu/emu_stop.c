@@ -111,7 +111,7 @@ HELPER void restart(int tid)
 {
 #if defined(__x86_64__)
     static const int calls[] = {SYS_epoll_wait, SYS_epoll_pwait, SYS_semop, SYS_semtimedop, SYS_rt_sigtimedwait,
-                                SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4,
+                                SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_connect, SYS_accept, SYS_accept4,
                                 SYS_write, SYS_writev, SYS_sendto, SYS_sendmsg, SYS_recvmmsg, SYS_sendmmsg,
 #ifdef SYS_epoll_pwait2
                                 SYS_epoll_pwait2,
@@ -257,11 +257,11 @@ HELPER int take(const char *name)
     if (trace(PTRACE_SEIZE, tid, 0, NULL) != 0) {
         return has_ended(name) ? 0 : FAILED; /* a debugger may have it */
     }
+    if (!stop.forks && may_do_less(name)) { /* a fork can't wait, and a child needs its snapshot */
+        return FAILED; /* it goes on as if nothing had been, when the helper ends */
+    }
     *t = (struct thread){.tid = tid};
     stop.num++;
-    if (!stop.forks && may_do_less(name)) { /* a fork can't wait, and a child needs its snapshot */
-        return FAILED;
-    }
     trace(PTRACE_INTERRUPT, tid, 0, NULL); /* fails when it has just ended */
     return 0;
 }
@@ -329,6 +329,7 @@ HELPER int stop_all(void)
         before = stop.num;
         ret    = take_new();
         if (ret != 0) {
+            wait_for_all(until); /* who is being stopped already has to begin its wait anew (restart) */
             return ret;
         }
         if (stop.num == before) {
@@ -342,8 +343,15 @@ HELPER int stop_all(void)
 HELPER void let_all_go(void)
 {
     for (unsigned i = 0; i < stop.num; i++) {
-        if (stop.thread[i].stands) {
-            trace(PTRACE_DETACH, stop.thread[i].tid, 0, (void *)(long)stop.thread[i].sig);
+        struct thread *t = &stop.thread[i];
+        int            status;
+
+        /* one that stands, and is behind one that was waited for in vain */
+        if (!t->stands && (emu_raw(SYS_wait4, t->tid, (long)&status, WNOHANG | __WALL, 0, 0, 0) > 0)) {
+            see(t, status);
+        }
+        if (t->stands) {
+            trace(PTRACE_DETACH, t->tid, 0, (void *)(long)t->sig);
         }
     }
     stop.num = 0;

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -170,9 +171,20 @@ CONF_TEST("descriptors", armw_without_an_answer, 2,
     conf_vcq_close(&vcq);
 }
 
-CONF_TEST("descriptors", memory_of_a_peer_later, 2,
-          "a process that has had no descriptor for a peer's memory reaches it when it has one")
+/* What the library says of it is in the file that stands in for stderr. */
+static void check_is_said(int said, const char *words)
 {
+    char    text[4096];
+    ssize_t n = pread(said, text, sizeof(text) - 1, 0);
+
+    text[(n > 0) ? n : 0] = '\0';
+    CONF_CHECK(strstr(text, words) != NULL, "it says: %s", text);
+}
+
+CONF_TEST("descriptors", memory_of_a_peer_later, 2,
+          "a process that has had no descriptor for a peer's memory says so, and reaches it when it has one")
+{
+    int                     said = memfd_create("stderr", MFD_CLOEXEC), before = dup(2), code;
     static uint64_t         word __attribute__((aligned(4096)));
     struct utofu_mrq_notice notice;
     struct conf_vcq         vcq;
@@ -185,9 +197,14 @@ CONF_TEST("descriptors", memory_of_a_peer_later, 2,
         /* the peer is known then, its memory is not */
         CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], 1, stadds[1] + ((uint64_t)900 << 40), 8, 0, CONF_LMRQ, NULL));
         CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
+        CONF_CHECK((said >= 0) && (before >= 0) && (dup2(said, 2) == 2), "stderr");
         take_all();
         CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], 2, stadds[1], 8, 0, CONF_LMRQ, NULL));
-        CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_OTHER);
+        code = CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_OTHER);
+        dup2(before, 2);
+        if (code != UTOFU_SUCCESS) {
+            check_is_said(said, "Too many open files");
+        }
         give_back();
         CONF_OK(utofu_put_piggyback8(vcq.hdl, vcq.peer[1], 3, stadds[1], 8, 0, CONF_LMRQ, NULL));
         CONF_OK(CONF_WAIT_MRQ(&vcq, &notice));

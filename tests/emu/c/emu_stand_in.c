@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emu_stand_in.c - ARMW on private memory of a stopped process, by several initiators */
+#include "own.h"
+
 #include "harness.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 CONF_TEST("stand in", armw_on_stopped_is_atomic, 6,
@@ -81,4 +87,73 @@ CONF_TEST("stand in", armw_while_it_registers, 3,
     if (conf_rank == 2) { /* the other one has stopped it for the last time */
         conf_kill(0);
     }
+}
+
+/* A process that has ended */
+static pid_t dead(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit(0);
+    }
+    CONF_CHECK(waitpid(pid, NULL, 0) == pid, "waitpid");
+    return pid;
+}
+
+/* Processes that never give the CPU of this one away, until it ends */
+static void crowd(pid_t *pid, unsigned num)
+{
+    cpu_set_t one;
+    int       cpu = sched_getcpu();
+
+    CPU_ZERO(&one);
+    CPU_SET((cpu < 0) ? 0 : cpu, &one);
+    CONF_CHECK(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+    for (unsigned i = 0; i < num; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) {
+            }
+        }
+    }
+}
+
+CONF_TEST("stand in", mailboxes_of_the_dead, 2,
+          "an ARMW on private memory does not wait for initiators that died, also on a busy machine")
+{
+    enum { CROWD = 5 };
+    static _Alignas(8) uint64_t sum;
+    struct conf_vcq             vcq;
+    struct emu_process         *own;
+    utofu_stadd_t               stadds[2];
+    pid_t                       pid[CROWD];
+
+    conf_timeout(120);
+    CONF_CHECK(setenv("UTOFU_EMU_REHOME", "0", 1) == 0, "setenv");
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, &sum, sizeof(sum), stadds);
+    if (conf_rank == 1) {
+        own = own_segment();
+        for (unsigned i = 0; i < EMU_MAILBOXES; i++) { /* as initiators leave them that are killed before the answer */
+            own->mailbox[i].pid = dead();
+            atomic_store(&own->mailbox[i].state, EMU_MBOX_DONE);
+        }
+        munmap(own, (size_t)own->size);
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        crowd(pid, CROWD);
+        CONF_POST(vcq.hdl, utofu_armw8(vcq.hdl, vcq.peer[1], UTOFU_ARMW_OP_ADD, 1, stadds[1], 1, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_ARMW, vcq.peer[1], 1, NULL);
+        for (unsigned i = 0; i < CROWD; i++) {
+            kill(pid[i], SIGKILL);
+            waitpid(pid[i], NULL, 0);
+        }
+    }
+    conf_barrier();
+    CONF_CHECK((conf_rank != 1) || (sum == 1), "the sum is %u", (unsigned)sum);
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
 }
