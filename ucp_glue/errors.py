@@ -37,6 +37,8 @@ class UcpError(Exception):
         The status (negative), a value of ``ucs_status_t``.
     name : str
         The status by name, e.g. ``UCS_ERR_CONNECTION_RESET``.
+    detail : str
+        The object and the sizes, in words; may be empty.
 
     Source: UCX v1.22, ucs/type/status.h.
     """
@@ -44,9 +46,13 @@ class UcpError(Exception):
     def __init__(self, call, status, detail=""):
         self.call = call
         self.status = status
+        self.detail = detail
         self.name = STATUS_NAMES.get(status, "unknown status")
         text = f"{call}: {self.name} ({status})"
         super().__init__(f"{text}: {detail}" if detail else text)
+
+    def __reduce__(self):  # a pool of processes sends it to who waits for the result
+        return type(self), (self.call, self.status, self.detail)
 
 
 class UcpRetryError(UcpError):

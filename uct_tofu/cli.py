@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -71,22 +72,29 @@ def plugin_dir():
     click.echo(uct_tofu.plugin_dir())
 
 
+def _word(flag):
+    """The flag for a command line, quoted only if the shell would not take it as it is.
+
+    What comes out of ``$(...)`` keeps its quotes.  So a path with a letter like "ü" is to have
+    none; one with a space needs them, and ``eval``.
+    """
+    return shlex.quote(flag) if re.search(r"[^\w@%+=:,./-]", flag) else flag
+
+
 @main.command()
 @click.option("--mpi-ext", is_flag=True, help="For programs that include mpi-ext.h too.")
 def cflags(mpi_ext):
     """Print compiler flags for programs that include utofu.h."""
     include = uct_tofu.include_dir()
     folders = [include, os.path.join(include, "fjmpi")] if mpi_ext else [include]
-    click.echo(" ".join(shlex.quote(f"-I{folder}") for folder in folders))
+    click.echo(" ".join(_word(f"-I{folder}") for folder in folders))
 
 
 @main.command()
 def libs():
     """Print linker flags for programs that call uTofu."""
     lib = uct_tofu.lib_dir()
-    click.echo(
-        f"{shlex.quote('-L' + lib)} -ltofucom {shlex.quote('-Wl,-rpath,' + lib)}"
-    )
+    click.echo(f"{_word('-L' + lib)} -ltofucom {_word('-Wl,-rpath,' + lib)}")
 
 
 @main.command()

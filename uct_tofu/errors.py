@@ -48,6 +48,8 @@ class UtofuError(Exception):
         The return code (negative).
     name : str
         The code by name, e.g. ``UTOFU_ERR_FULL``.
+    detail : str
+        The object and the arguments, in words; may be empty.
     notice : MrqNotice or None
         For MRQ_* codes of ``Vcq.poll_mrq``: which operation failed.
     cbdata : int or None
@@ -60,10 +62,16 @@ class UtofuError(Exception):
         self.call = call
         self.code = code
         self.name = name
+        self.detail = detail
         self.notice = notice
         self.cbdata = cbdata
         text = f"{call}: {name} ({code})"
         super().__init__(f"{text}: {detail}" if detail else text)
+
+    def __reduce__(self):  # a pool of processes sends it to who waits for the result
+        return type(self), (
+            self.call, self.code, self.name, self.detail, self.notice, self.cbdata,
+        )  # fmt: skip
 
 
 class UtofuBusyError(UtofuError):

@@ -86,7 +86,8 @@ static tofu_status_t tofu_am_reg(tofu_iface_t *iface, unsigned stag,
 static uint32_t tofu_mailbox_segments(const tofu_iface_t *iface, unsigned port)
 {
     return ((port == 0) ? (uint32_t)iface->md->caps.num_reserved_stags :
-                          TOFU_PORT_STAGS) - TOFU_STAG_MAILBOX;
+                          TOFU_PORT_STAGS) - TOFU_STAG_MAILBOX -
+           tofu_slots_stags(iface, port);
 }
 
 tofu_status_t tofu_mailbox_stadd(tofu_iface_t *iface, utofu_vcq_id_t vcq_id,
@@ -267,7 +268,7 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     am->nonce = (uint32_t)((uint64_t)now.tv_nsec * 2654435761u) ^
                 ((uint32_t)getpid() << 16) ^ (uint32_t)now.tv_sec;
     am->nonce      |= 1;
-    am->incarnation = am->nonce;
+    am->incarnation = tofu_incarnation(am->nonce, &now);
     if (getrandom(&am->random, sizeof(am->random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(am->random)) {
         am->random = ((uint64_t)am->nonce << 32) ^ (uint64_t)now.tv_nsec;
@@ -288,7 +289,9 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
         goto err_free;
     }
     am->block = block;
-    status    = tofu_am_reg(iface, TOFU_STAG_SLOTS, block, slots_bytes, &stadd);
+    status    = tofu_am_reg(iface,
+                            tofu_slots_stag(iface, iface->port, am->incarnation),
+                            block, slots_bytes, &stadd);
     if (status != TOFU_OK) {
         goto err_free;
     }

@@ -36,6 +36,8 @@
 
 #include "tofu_internal.h"
 
+#include <time.h>
+
 #pragma GCC visibility push(hidden)
 
 enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
@@ -208,6 +210,39 @@ _Static_assert(offsetof(tofu_mailbox_t, answer) ==
                        offsetof(tofu_mailbox_t, grant) + 24,
                "a grant is one put that ends with the answer");
 
+/* The STag of the slots of an iface that has a VCQ of its own is one of many, which its incarnation
+ * tells: a sender that has not noticed that its receiver is gone must not write to slots of another
+ * iface that has the VCQ by now, over a message of somebody else, but get an error.  Incarnations
+ * change it with the time, so that an iface has another than the one just before it.  Ifaces
+ * that share a VCQ have no STags for that. */
+#define TOFU_SLOTS_STAGS 64u
+#define TOFU_SLOTS_STEP  125000000 /* ns for which it is the same */
+
+static inline uint32_t tofu_incarnation(uint32_t random, const struct timespec *now)
+{
+    uint32_t step = (uint32_t)now->tv_sec * (1000000000 / TOFU_SLOTS_STEP) +
+                    (uint32_t)(now->tv_nsec / TOFU_SLOTS_STEP);
+
+    return (random & ~(2 * TOFU_SLOTS_STAGS - 2)) | (step % TOFU_SLOTS_STAGS) << 1 | 1;
+}
+
+/* How many there are for that; 0: this library has too few */
+static inline unsigned tofu_slots_stags(const tofu_iface_t *iface, unsigned port)
+{
+    return ((port == 0) && (iface->md->caps.num_reserved_stags >= 4 * TOFU_SLOTS_STAGS)) ?
+                   TOFU_SLOTS_STAGS : 0;
+}
+
+static inline unsigned tofu_slots_stag(const tofu_iface_t *iface, unsigned port,
+                                       uint32_t incarnation)
+{
+    unsigned n = tofu_slots_stags(iface, port);
+
+    return (n == 0) ? (unsigned)TOFU_STAG_SLOTS :
+                      (unsigned)iface->md->caps.num_reserved_stags - 1 -
+                              (incarnation >> 1) % n;
+}
+
 /* Of the block: the slots, and the request table behind them. */
 static inline size_t tofu_am_round(size_t value, size_t unit)
 {
@@ -252,7 +287,7 @@ typedef struct tofu_chan_class { /* the slots of one size that it was lent */
 } tofu_chan_class_t;
 
 typedef struct tofu_mapped { /* slots of a peer on this host: see tofu_in_place.c */
-    char          *base;   /* of TOFU_STAG_SLOTS there */
+    char          *base;   /* of the first slot there */
     utofu_stadd_t stadd;   /* of base, here */
     size_t        length;
     uint64_t      where;   /* tofu_mailbox_t */

@@ -38,12 +38,8 @@ tofu_status_t tofu_chan_get(tofu_peer_t *peer, tofu_chan_t **chan_p)
         }
         chan->peer   = peer;
         chan->vcq_id = peer->vcq_id;
-        ret = tofu_peer_stadd(iface, peer->vcq_id, peer->port, TOFU_STAG_SLOTS,
-                              &chan->slots);
-        if (ret == UTOFU_SUCCESS) {
-            ret = tofu_peer_stadd(iface, peer->vcq_id, peer->port,
-                                  TOFU_STAG_REQUEST, &chan->table);
-        }
+        ret = tofu_peer_stadd(iface, peer->vcq_id, peer->port, TOFU_STAG_REQUEST,
+                              &chan->table);
         if (ret != UTOFU_SUCCESS) {
             tofu_error("utofu_query_stadd(VCQ %#llx): %s",
                        (unsigned long long)peer->vcq_id, tofu_code_name(ret));
@@ -342,6 +338,16 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
     return 1;
 }
 
+/* Where the slots of the iface are that has granted some */
+static int tofu_chan_find_slots(tofu_chan_t *chan)
+{
+    tofu_peer_t *peer = chan->peer;
+    unsigned    stag  = tofu_slots_stag(peer->iface, peer->port, peer->incarnation);
+
+    return tofu_peer_stadd(peer->iface, peer->vcq_id, peer->port, stag,
+                           &chan->slots) == UTOFU_SUCCESS;
+}
+
 /* Check and take what a grant says about slots of one size. */
 static int tofu_chan_accept(tofu_chan_t *chan, unsigned i)
 {
@@ -394,7 +400,8 @@ static int tofu_chan_poll_answer(tofu_chan_t *chan)
     if ((chan->request == TOFU_REQUEST_GRANT) &&
         ((answer & 0xffffffffu) == TOFU_ANSWER_GRANTED)) {
         ++iface->stats.credit_rx;
-        if (!tofu_chan_accept(chan, TOFU_AM_SMALL) ||
+        if (!tofu_chan_find_slots(chan) ||
+            !tofu_chan_accept(chan, TOFU_AM_SMALL) ||
             !tofu_chan_accept(chan, TOFU_AM_LARGE)) {
             tofu_error("VCQ %#llx granted slots that it does not have",
                        (unsigned long long)chan->vcq_id);

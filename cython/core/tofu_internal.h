@@ -120,7 +120,7 @@ void tofu_peer_failed(tofu_peer_t *peer, tofu_status_t status, int gone);
 void tofu_line_failed(tofu_peer_t *line, tofu_status_t status);
 /* The same, for what was lent to them. */
 void tofu_line_borrowers_gone(tofu_peer_t *line);
-/* Something to one of the ports of the line failed; which, probes will tell. */
+/* Something to an iface that has or had the VCQ failed; to which, and who has it now, probes will tell. */
 void tofu_line_suspect(tofu_peer_t *line);
 void tofu_suspects_probe(tofu_iface_t *iface);
 

@@ -30,7 +30,7 @@
 /* Reserved STags of a VCQ of ours (utofu_reg_mem_with_stag) */
 enum {
     TOFU_STAG_SCRATCH = 0, /* a page that flush puts and probes may scribble on */
-    TOFU_STAG_SLOTS   = 1, /* iface: AM receive slots */
+    TOFU_STAG_SLOTS   = 1, /* iface that shares a VCQ: AM receive slots (tofu_slots_stag) */
     TOFU_STAG_REQUEST = 2, /* iface: request table */
     TOFU_STAG_MAILBOX = 3  /* iface: 3, 4, ... segments of mailboxes */
 };

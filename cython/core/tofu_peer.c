@@ -206,7 +206,7 @@ tofu_status_t tofu_peer_set_address(tofu_peer_t *peer,
                 tofu_ep_fail(ep, TOFU_ERR_ENDPOINT_TIMEOUT);
             }
         }
-        ++peer->epoch;
+        peer->epoch = (peer->epoch == UINT8_MAX) ? 2 : peer->epoch + 1; /* more than one for good */
         if (peer->chan != NULL) {
             tofu_chan_reset(peer->chan);
         }
@@ -280,14 +280,22 @@ void tofu_line_borrowers_gone(tofu_peer_t *line)
     tofu_am_borrower_gone(line);
 }
 
+static void tofu_peer_suspect(tofu_peer_t *peer)
+{
+    peer->iface->suspects += !peer->suspect;
+    peer->suspect          = 1;
+}
+
 void tofu_line_suspect(tofu_peer_t *line)
 {
     size_t      i = tofu_peer_first(line->iface, line->vcq_id);
     tofu_peer_t *peer;
 
-    while ((peer = tofu_line_next(line, &i)) != NULL) {
-        line->iface->suspects += !peer->suspect;
-        peer->suspect          = 1;
+    while (line->ported && ((peer = tofu_line_next(line, &i)) != NULL)) {
+        tofu_peer_suspect(peer);
+    }
+    if (line->geometry != NULL) {
+        tofu_peer_suspect(line); /* an iface has, or had, the VCQ for itself */
     }
 }
 

@@ -365,8 +365,8 @@ static tofu_status_t tofu_wakeup_start_timer(tofu_iface_t *iface, int soon)
     uint64_t          us   = TOFU_WAKEUP_LONG_US;
     struct itimerspec when = {{0, 0}, {0, 0}};
 
-    if (am->short_of_slots && !tofu_list_empty(&am->jobs)) {
-        us = TOFU_TICK_MS * 1000; /* slots are recalled */
+    if ((am->short_of_slots && !tofu_list_empty(&am->jobs)) || (iface->suspects > 0)) {
+        us = TOFU_TICK_MS * 1000; /* slots are recalled, peers asked whether they are there */
     }
     if ((soon || (iface->num_turns > 0)) &&
         (iface->config.wakeup_timer_us < us)) {

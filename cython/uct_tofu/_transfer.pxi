@@ -12,7 +12,8 @@ cdef class _Iov:
             pieces = [(local, 0, len(local))]
         elif isinstance(local, tuple):
             pieces = [local]
-        elif isinstance(local, (str, dict)) or PyObject_CheckBuffer(local):
+        elif (isinstance(local, (str, dict)) or PyObject_CheckBuffer(local)
+              or not hasattr(local, "__iter__")):
             # an empty one would pass as a list without pieces
             raise TypeError("local must be a Memory, (Memory, offset, length) or a "
                             f"list of these, not {type(local).__name__}")

@@ -670,7 +670,7 @@ def test_infinite_stripe_thresh():
             MemoryDomain(stripe_thresh=thresh)
 
 
-@pytest.mark.parametrize("local", ["", "text", b"", b"x", bytearray(), {}])
+@pytest.mark.parametrize("local", ["", "text", b"", b"x", bytearray(), {}, None, 5])
 def test_what_are_no_pieces(loop, local):
     """Empty ones passed as a list without pieces, which is no bytes."""
     _, _, ep, memory, key = loop

@@ -109,6 +109,7 @@ struct forge {
     utofu_vcq_hdl_t             vcq; /* not the core's */
     utofu_vcq_id_t              id, target;
     uint32_t                    incarnation; /* of the target */
+    unsigned                    slots;       /* its STag for them */
 };
 
 static void drain(struct forge *f)
@@ -148,6 +149,7 @@ static void forge_open(struct ctx *ctx, struct forge *f)
     CHECK_EQ(f->fn->query_vcq_id(f->vcq, &f->id), 0);
     memcpy(&f->target, ctx->shared->rank[VICTIM].address + 8, 8);
     memcpy(&f->incarnation, ctx->shared->rank[VICTIM].address + 32, 4);
+    f->slots = tofu_slots_stag(ctx->iface, 0, f->incarnation);
 }
 
 static void poke(struct forge *f, unsigned stag, uint64_t offset,
@@ -225,7 +227,7 @@ static void forger(struct ctx *ctx)
     slot = (unsigned)get(ctx, WORD_SLOT);
     for (i = 0; i < 256; ++i) {
         /* behind the message in a slot of rank 1; the scratch page */
-        poke(&f, TOFU_STAG_SLOTS,
+        poke(&f, f.slots,
              (slot + i % 64) * TOFU_AM_SMALL_SIZE + TOFU_MAX_SHORT + 8, junk, 1,
              i, NOTIFIED);
         poke(&f, TOFU_STAG_SCRATCH, 512, junk, 8, i, NOTIFIED);
@@ -418,11 +420,11 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
     case 0: /* of a small slot what no message of 24 bytes is in */
         offset = (x >> 24) % 1024 * TOFU_AM_SMALL_SIZE + TOFU_MAX_SHORT +
                  (x >> 40) % (TOFU_POLLED_TAIL - 2 * TOFU_MAX_SHORT - 24);
-        poke(f, TOFU_STAG_SLOTS, offset, data, length, edata, flags);
+        poke(f, f->slots, offset, data, length, edata, flags);
         break;
     case 1: /* behind the message in a large slot, over its end sometimes */
         offset = 1024 * TOFU_AM_SMALL_SIZE + (x >> 24) % 512 * 8448 + 2000 + (x >> 40) % 6400;
-        poke(f, TOFU_STAG_SLOTS, offset, data, length, edata, flags);
+        poke(f, f->slots, offset, data, length, edata, flags);
         break;
     case 2: /* scratch, its recall word too */
         poke(f, TOFU_STAG_SCRATCH, (x >> 24) % 4000, data, length, edata, flags);

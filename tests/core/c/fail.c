@@ -602,7 +602,7 @@ static void gone_memory(struct ctx *ctx)
  * be dropped: by another VCQ to the very slot whose turn it is, and by its own to
  * another slot or of a length that does not fit. */
 static void forge_lent(struct ctx *ctx, const struct tofu_functions *fn,
-                       utofu_vcq_hdl_t foreign, utofu_vcq_id_t target)
+                       utofu_vcq_hdl_t foreign, utofu_vcq_id_t target, unsigned stag)
 {
     const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                 UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
@@ -613,7 +613,7 @@ static void forge_lent(struct ctx *ctx, const struct tofu_functions *fn,
     CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
     CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
     PROGRESS_UNTIL(ctx, 10, atomic_load(&ctx->shared->word[6]) == 1);
-    CHECK_EQ(fn->query_stadd(target, TOFU_STAG_SLOTS, &slots), 0);
+    CHECK_EQ(fn->query_stadd(target, stag, &slots), 0);
     /* nothing else was lent: the loan begins with slot 0, and 1 is next */
     CHECK_EQ(fn->put_piggyback(foreign, target, data, slots + TOFU_AM_SMALL_SIZE,
                                16, 1, flags, NULL), 0);
@@ -649,7 +649,7 @@ static void forged(struct ctx *ctx)
     uint64_t                    random = 99, data[4];
     utofu_vcq_id_t              target;
     uint32_t                    incarnation;
-    unsigned                    i;
+    unsigned                    i, stag_of[4] = {0, 1, 2, 3};
 
     core_open(ctx, NULL, 4096);
     CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
@@ -663,11 +663,12 @@ static void forged(struct ctx *ctx)
         free(tnis);
         memcpy(&target, ctx->shared->rank[0].address + 8, 8);
         memcpy(&incarnation, ctx->shared->rank[0].address + 32, 4);
-        forge_lent(ctx, fn, vcq, target);
+        stag_of[TOFU_STAG_SLOTS] = tofu_slots_stag(ctx->iface, 0, incarnation);
+        forge_lent(ctx, fn, vcq, target, stag_of[TOFU_STAG_SLOTS]);
         for (i = 0; i < 20000; ++i) {
             utofu_stadd_t stadd;
             unsigned      stag = next_random(&random) % 4;
-            uint64_t      span = (stag == 1) ? 4000000 : 4096;
+            uint64_t      span = (stag == TOFU_STAG_SLOTS) ? 4000000 : 4096;
             size_t        len  = 1 + next_random(&random) % 32;
             unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
             unsigned k;
@@ -695,7 +696,7 @@ static void forged(struct ctx *ctx)
                 }
                 stadd += 8;
             } else {
-                CHECK_EQ(fn->query_stadd(target, stag, &stadd), 0);
+                CHECK_EQ(fn->query_stadd(target, stag_of[stag], &stadd), 0);
                 stadd += next_random(&random) % (span - 32);
             }
             if (i % 4) {
