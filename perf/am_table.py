@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import sys
 
-from table_common import Case, run_table, size_text
+from table_common import Case, run_table
+
+from uct_tofu.perf.units import size_text
 
 KERNELS = ("ucp_rma", "core_idle", "core_threads")
 IDLE_PEERS = 1000

@@ -29,11 +29,11 @@ from table_common import (
     compile_kernels,
     count_of,
     host_info,
-    size_text,
     take_turns,
 )
 
 from uct_tofu import perftest
+from uct_tofu.perf.units import size_text
 
 SIZES = (8, 64, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20)
 EAGER = {"UCX_RNDV_THRESH": "inf"}

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import sys
 
-from table_common import Case, run_table, size_text
+from table_common import Case, run_table
+
+from uct_tofu.perf.units import size_text
 
 POLL_LIMIT = 10e-9
 

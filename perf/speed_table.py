@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import sys
 
-from table_common import Case, run_table, size_text
+from table_common import Case, run_table
+
+from uct_tofu.perf.units import size_text
 
 PINGPONG_SIZES = tuple(8 << (2 * i) for i in range(10)) + (4 << 20,)
 

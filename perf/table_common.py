@@ -186,13 +186,6 @@ class Bench:
         return once
 
 
-def size_text(size):
-    for factor, unit in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= factor:
-            return f"{size // factor} {unit}"
-    return f"{size} B"
-
-
 def value_text(case, value):
     if case.unit == "B/s":
         return f"{value / 1e9:.2f} GB/s"

@@ -30,10 +30,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from table_common import compile_kernels, count_of, host_info, size_text
+from table_common import compile_kernels, count_of, host_info
 
 from uct_tofu import perftest
 from uct_tofu.perf import tofud_model as model
+from uct_tofu.perf.units import size_text
 
 MEDIAN_LIMIT, P99_LIMIT = 30.0, 60.0
 JUDGED = (500.0, 2000.0)
