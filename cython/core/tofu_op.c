@@ -291,13 +291,13 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
                               tofu_status_t status, int code)
 {
     int gone    = (code == UTOFU_ERR_MRQ_PEER);
-    int control = (edata == TOFU_EDATA_CONTROL);
-    /* a message to slots of an iface that is not there any more: they have another STag */
-    int slots = (code == UTOFU_ERR_MRQ_RMT_STADD) && (edata != TOFU_EDATA_USER) && !control;
+    int message = (edata != TOFU_EDATA_USER) && (edata != TOFU_EDATA_CONTROL);
+    /* they have another STag than those of an iface that is not there any more */
+    int slots = message && (code == UTOFU_ERR_MRQ_RMT_STADD);
 
-    if (((gone && !control) || slots) && (line->ported || (line->epoch > 1))) {
-        /* This may be of what was sent to the iface that had the VCQ before the one that
-         * has it now: a probe asks that one. */
+    if (message && (gone || slots) && (line->ported || (line->epoch > 1))) {
+        /* This may have been for the iface that had the VCQ before the one that has it now:
+         * a probe asks that one. */
         tofu_line_suspect(line);
         return;
     }
@@ -309,7 +309,7 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
         }
     } else if (line->ported && !gone) {
         tofu_line_suspect(line);
-    } else if (!control) {
+    } else if (message) {
         tofu_line_failed(line, slots ? TOFU_ERR_ENDPOINT_TIMEOUT : status);
     } else if (gone || (code == UTOFU_ERR_MRQ_RMT_STADD) ||
                (code == UTOFU_ERR_MRQ_RMT_LENGTH) ||
