@@ -197,8 +197,8 @@ def test_flags_build_a_utofu_program(cli, cc, tmp_path, processes):
 @pytest.mark.parametrize(
     "folder, word",
     [
-        ("/home/me/lib", "-L/home/me/lib"),
-        ("/home/jürgen/lib", "-L/home/jürgen/lib"),  # $(...) would keep quotes
+        ("/opt/me/lib", "-L/opt/me/lib"),
+        ("/opt/jürgen/lib", "-L/opt/jürgen/lib"),  # $(...) would keep quotes
         ("/opt/a b/lib", "'-L/opt/a b/lib'"),
         ("/opt/$(x)/lib", "'-L/opt/$(x)/lib'"),
     ],
