@@ -77,13 +77,23 @@ static void *attach(const struct emu_attached *a, bool writable)
     return base;
 }
 
-/* With huge pages it is longer, and what is behind `at` may be something else's. */
+static void detach(const struct emu_attached *a, void *base)
+{
+    if (a->how == EMU_SEG_BY_NUMBER) {
+        shmdt(base); /* all of it, however long it is */
+    } else {
+        munmap(base, (size_t)a->size);
+    }
+}
+
+/* A segment of huge pages may be longer than its size says: it can't be cut, nor put in the place of another. */
 static bool is_as_found(const struct emu_attached *a, void *base)
 {
     struct emu_vma vma;
 
     return emu_vma_query((uintptr_t)base, (size_t)a->size, &vma) && vma.shared && (vma.dev == a->dev) &&
-           (vma.ino == a->ino) && (vma.file_off == 0) && (emu_attach_how(&vma) == a->how) && !vma.huge;
+           (vma.ino == a->ino) && (vma.file_off == 0) && (emu_attach_how(&vma) == a->how) &&
+           ((a->how != EMU_SEG_BY_NUMBER) || (vma.end - vma.begin == a->size));
 }
 
 void *emu_attach_map(const struct emu_attached *a, void *at, bool writable)
@@ -95,12 +105,12 @@ void *emu_attach_map(const struct emu_attached *a, void *at, bool writable)
     }
     munlock(base, (size_t)a->size); /* as emu_map_unlocked; or the program's own has been locked */
     if (!is_as_found(a, base)) {
-        munmap(base, (size_t)a->size);
+        detach(a, base);
         return MAP_FAILED;
     }
     moved = (at == NULL) ? base : mremap(base, (size_t)a->size, (size_t)a->size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
     if (moved == MAP_FAILED) {
-        munmap(base, (size_t)a->size);
+        detach(a, base);
     }
     return moved;
 }

@@ -432,24 +432,6 @@ static void uct_utofu_iface_release_desc(uct_recv_desc_t *self, void *desc)
     tofu_iface_release_desc(iface->iface, desc); /* reports what is wrong */
 }
 
-/* Messages in large slots may be kept, with the user's headroom in front. */
-static void uct_utofu_iface_desc_config(uct_utofu_iface_t *iface,
-                                        const uct_iface_params_t *params,
-                                        tofu_iface_config_t *core_config)
-{
-    iface->release.cb    = uct_utofu_iface_release_desc;
-    core_config->rx_desc = &iface->release;
-    if (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) {
-        core_config->rx_headroom = params->rx_headroom;
-    }
-    if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) {
-        core_config->am_alignment = params->am_alignment;
-        if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) {
-            core_config->am_align_offset = params->am_align_offset;
-        }
-    }
-}
-
 ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
                                   const uct_iface_params_t *params,
                                   const uct_iface_config_t *tl_config,
@@ -488,7 +470,8 @@ ucs_status_t uct_utofu_iface_open(uct_md_h tl_md, uct_worker_h worker,
     tofu_iface_config_default(&core_config);
     core_config.err_cb  = uct_utofu_ep_failed;
     core_config.err_arg = iface;
-    uct_utofu_iface_desc_config(iface, params, &core_config);
+    core_config.rx_desc = &iface->release; /* of messages that are kept */
+    iface->release.cb   = uct_utofu_iface_release_desc;
     status = uct_utofu_iface_config_core(config, params, &core_config);
     if (status != UCS_OK) {
         goto err_cleanup;

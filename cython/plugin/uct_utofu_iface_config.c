@@ -96,6 +96,21 @@ uct_utofu_config_figures(const uct_utofu_iface_config_t *config)
     return status;
 }
 
+/* Messages in large slots may be kept, with the user's headroom in front. */
+static void uct_utofu_config_desc(const uct_iface_params_t *params,
+                                  tofu_iface_config_t *core_config)
+{
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) {
+        core_config->rx_headroom = params->rx_headroom;
+    }
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) {
+        core_config->am_alignment = params->am_alignment;
+        if (params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) {
+            core_config->am_align_offset = params->am_align_offset;
+        }
+    }
+}
+
 ucs_status_t
 uct_utofu_iface_config_core(const uct_utofu_iface_config_t *config,
                             const uct_iface_params_t *params,
@@ -103,6 +118,7 @@ uct_utofu_iface_config_core(const uct_utofu_iface_config_t *config,
 {
     ucs_status_t status;
 
+    uct_utofu_config_desc(params, core_config);
     if (((status = uct_utofu_config_count("RX_SLOTS", config->rx_slots,
                                           &core_config->rx_slots)) != UCS_OK) ||
         ((status = uct_utofu_config_count("RX_SHORT_SLOTS",

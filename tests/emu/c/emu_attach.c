@@ -150,6 +150,42 @@ CONF_TEST("attach", system_v_segments_one_by_one, 2,
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("attach", system_v_segment_of_huge_pages, 2,
+          "a System V segment of huge pages is reached, also one that ends within a page, and nothing stays attached that is "
+          "not mapped")
+{
+    static const size_t sizes[] = {4 << 20, (2 << 20) + PAGE};
+    struct conf_vcq     vcq;
+    utofu_stadd_t       all[2];
+    int                 id, of[2];
+    char               *base;
+
+    own_may_not_open_mappings();
+    conf_vcq_open(&vcq, 0, 0);
+    for (size_t i = 0; i < CONF_LEN(sizes); i++) {
+        id = shmget(IPC_PRIVATE, sizes[i], IPC_CREAT | SHM_HUGETLB | 0600);
+        if (id < 0) {
+            conf_skip("no huge pages for a segment: %s", strerror(errno));
+        }
+        base = shmat(id, NULL, 0);
+        CONF_CHECK(!shmctl(id, IPC_RMID, NULL) && (base != (void *)-1), "shmat: %s", strerror(errno));
+        for (int again = 0; again < 3; again++) {
+            conf_reg_all(&vcq, base + PAGE, 2 * PAGE, all);
+            conf_exchange(&id, sizeof(id), of);
+            if (conf_rank == 0) {
+                reach(&vcq, vcq.peer[1], all[1], 5 * (uint64_t)again);
+                CONF_CHECK(attached(of[1]) <= 2, "%lu have it", attached(of[1]));
+            }
+            conf_barrier();
+            conf_dereg(&vcq, all[conf_rank]);
+        }
+        CONF_CHECK((conf_rank == 0) || (*(uint64_t *)(void *)(base + PAGE + 8) == 15), "what was added");
+        conf_barrier();
+        shmdt(base);
+    }
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("attach", system_v_segment_read_only, 2, "of a segment that its owner has attached to read, peers read")
 {
     struct conf_vcq vcq;
@@ -174,6 +210,17 @@ CONF_TEST("attach", system_v_segment_read_only, 2, "of a segment that its owner 
     }
     conf_barrier();
     conf_vcq_close(&vcq);
+}
+
+/* Shared anonymous memory, of a process that may not open its file */
+static _Atomic uint64_t *shared_words(void)
+{
+    _Atomic uint64_t *words = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CONF_CHECK(words != MAP_FAILED, "mmap");
+    own_may_not_open_mappings();
+    words[PAGE / 8 + 1] = 7;
+    return words;
 }
 
 /* What a child of the test has registered */
@@ -221,16 +268,13 @@ static void child_ends(pid_t pid, int go)
 CONF_TEST("attach", shared_memory_of_one_parent, 1,
           "shared anonymous memory from before a fork is mapped by those who have it, also when its owner is stopped")
 {
-    _Atomic uint64_t *words = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic uint64_t *words = shared_words();
     struct conf_vcq   vcq;
     struct shown      shown;
     unsigned          of_it;
     pid_t             pid;
     int               go, status;
 
-    CONF_CHECK(words != MAP_FAILED, "mmap");
-    own_may_not_open_mappings();
-    words[PAGE / 8 + 1] = 7;
     pid = child_that_shows(words, &shown, &go);
     conf_vcq_create(&vcq, 0, 0);
     CONF_CHECK(!mprotect((void *)words, BYTES, PROT_READ), "mprotect"); /* what is mapped of its own is as it was */
@@ -249,15 +293,12 @@ CONF_TEST("attach", shared_memory_of_one_parent, 1,
 CONF_TEST("attach", shared_memory_that_was_unmapped, 1,
           "who has unmapped shared anonymous memory, or never had it, reaches it by the kernel")
 {
-    _Atomic uint64_t *words = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic uint64_t *words = shared_words();
     struct conf_vcq   vcq;
     struct shown      shown;
     pid_t             pid;
     int               go;
 
-    CONF_CHECK(words != MAP_FAILED, "mmap");
-    own_may_not_open_mappings();
-    words[PAGE / 8 + 1] = 7;
     pid = child_that_shows(words, &shown, &go);
     munmap((void *)words, BYTES);
     conf_vcq_create(&vcq, 0, 0);
