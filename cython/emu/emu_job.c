@@ -265,6 +265,16 @@ static void close_fd(int *fd, bool ours)
     *fd = -1;
 }
 
+extern void __lsan_ignore_object(const void *object) __attribute__((weak)); /* the checker's, if there is one */
+
+void emu_left(const void *block)
+{
+    /* in the strict mode what the checker has about it may be out of reach, too (emu_dontfork.c) */
+    if ((__lsan_ignore_object != NULL) && (block != NULL) && !emu_g.env.strict) {
+        __lsan_ignore_object(block);
+    }
+}
+
 /* Forget everything without touching what is shared: after fork, in the child,
  * and after a failed start.  Mappings that peers or threads may use stay. */
 static void forget(void)
@@ -299,14 +309,16 @@ static void forget(void)
         close_fd(&conn_fd, ours);
         emu_peer_let_go(p); /* the memory that it has mapped stays as long as somebody has it */
     }
+    emu_left(emu_g.procs);
     emu_g.procs = NULL;
     emu_g.self  = NULL;
     emu_g.shm   = NULL;
     for (unsigned i = 0; i < EMU_MAX_VCQS; i++) {
+        emu_left(atomic_load(&emu_g.vcqs[i].vcq));
         atomic_store(&emu_g.vcqs[i].hdl, 0);
         atomic_store(&emu_g.vcqs[i].vcq, NULL);
     }
-    emu_g.service_running = false;
+    emu_service_forget();
     emu_relay_forget();
     atomic_store(&emu_g.ready, false);
 }

@@ -91,6 +91,9 @@ bool emu_lock_soon(pthread_mutex_t *lock);
 uint32_t emu_node_of(const uint8_t coords[6]);
 /* emu_peer_mem.c: what is mapped of it, whose addresses stay; for a child, whose parent goes on with it */
 void emu_peer_let_go(struct emu_peer_process *proc);
+/* A child does not free what its parent had and its own copies of: threads that it does not have were at work on it.
+ * A program that is checked for leaks (LeakSanitizer) is told that this is on purpose, with all that it leads to. */
+void emu_left(const void *block);
 
 #pragma GCC visibility pop
 

@@ -147,23 +147,25 @@ struct conn {
     pid_t pid; /* whose it is */
 };
 
-static unsigned conns_of(const struct conn *conns, unsigned num, pid_t pid)
+static unsigned conns_of(const struct conn *all, unsigned num, pid_t pid)
 {
     unsigned of = 0;
 
     for (unsigned i = 0; i < num; i++) {
-        of += conns[i].pid == pid;
+        of += all[i].pid == pid;
     }
     return of;
 }
 
+/* What the thread works with; a forked child has these, and not the thread. */
+static struct pollfd  *fds;
+static struct watched *what; /* each of them is */
+static struct conn    *conns;
+
 static void *service_main(void *arg)
 {
-    struct pollfd  *fds     = NULL;
-    struct watched *what    = NULL;
-    struct conn    *conns   = NULL;
-    unsigned        nconns = 0, cap = 0;
-    bool            stop = false;
+    unsigned nconns = 0, cap = 0;
+    bool     stop = false;
 
     (void)arg;
     emu_rehome_hold(); /* before it has anything of the heap */
@@ -285,6 +287,9 @@ static void *service_main(void *arg)
     free(conns);
     free(fds);
     free(what);
+    conns = NULL;
+    fds   = NULL;
+    what  = NULL;
     return NULL;
 }
 
@@ -324,6 +329,17 @@ void emu_service_wake(void)
     if ((emu_g.wake_fd >= 0) && emu_fds_ours()) {
         (void)!write(emu_g.wake_fd, &one, sizeof(one));
     }
+}
+
+void emu_service_forget(void)
+{
+    emu_left(fds);
+    emu_left(what);
+    emu_left(conns);
+    fds                   = NULL;
+    what                  = NULL;
+    conns                 = NULL;
+    emu_g.service_running = false;
 }
 
 void emu_service_stop(void)

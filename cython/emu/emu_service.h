@@ -11,6 +11,7 @@
 int emu_service_start(void);
 void emu_service_stop(void);
 void emu_service_wake(void);
+void emu_service_forget(void); /* in a child, which does not have the thread */
 enum { EMU_FD_MEMORY = -1, EMU_FD_CONTROL = -2 };
 /* emu_ask.c: a descriptor of a peer process: `fd` there, or EMU_FD_MEMORY. */
 int emu_peer_fd(struct emu_peer_process *proc, int fd, int open_flags);

@@ -152,6 +152,7 @@ size_t emu_swap_locked(void)
 
 void emu_swap_forget(void)
 {
+    emu_left(ranges);
     ranges     = NULL; /* a child inherits no locks; what the list is in may be its parent's only */
     ours_bytes = 0;
 }

@@ -378,7 +378,7 @@ static size_t bytes_to_carry(struct emu_vcq *vcq, const struct emu_desc *d, stru
 
 void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_times *t)
 {
-    uint64_t            start = me.began, data, way, round, arrival = 0;
+    uint64_t            start = me.began, data, way, round, back, arrival = 0;
     size_t              bytes;
     struct emu_clock   *here  = &emu_g.control->clock[emu_g.node];
     struct emu_vcq_name to;
@@ -464,7 +464,8 @@ void emu_timing_plan(struct emu_vcq *vcq, const struct emu_desc *d, struct emu_t
             arrival    = t->visible;
         }
         /* the acknowledgement takes what an ARMW's answer takes */
-        t->local = t->visible + tk[P_ARMW] - tk[P_PUT] + (hops + 1) * tk[P_HOP];
+        back     = tk[P_ARMW] + (hops + 1) * tk[P_HOP];
+        t->local = t->visible + ((back > tk[P_PUT]) ? back - tk[P_PUT] : 0); /* not before, whatever a profile says */
         if (d->flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
             /* The target does not show it before it is due.  It is there earlier, so
              * that what the way to another CPU takes is not seen: that of the notice

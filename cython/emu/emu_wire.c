@@ -117,7 +117,7 @@ static bool passed(struct emu_wire *w, uint64_t n)
 
 /* May the packets of the next operation leave?  With STRONG_ORDER it reads after those before
  * it have read (2.2.10), and reading the source of a put is what leaving is. */
-static bool may_send(struct emu_wire *w)
+static bool may_send(struct emu_wire *w, uint64_t now, uint64_t *next_p)
 {
     const struct wire_op *op;
 
@@ -125,6 +125,10 @@ static bool may_send(struct emu_wire *w)
         return false;
     }
     op = emu_wire_op(w, w->sent);
+    if (op->leaves > now) {
+        *next_p = (op->leaves < *next_p) ? op->leaves : *next_p;
+        return false;
+    }
     if ((op->desc.kind != EMU_OP_PUT) || !wants(op, UTOFU_ONESIDED_FLAG_STRONG_ORDER)) {
         return true;
     }
@@ -328,7 +332,7 @@ static void tell_all(struct emu_wire *w)
 
 bool emu_wire_step(struct emu_wire *w, uint64_t now, uint64_t *next_p)
 {
-    bool     can_send = may_send(w);
+    bool     can_send = may_send(w, now, next_p);
     uint64_t n = w->done, until;
 
     if (can_send && (!w->strict || (emu_wire_draw(w) % 2 == 0))) {

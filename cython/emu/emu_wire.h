@@ -16,6 +16,7 @@ struct wire_op {
     struct emu_desc    desc;
     void               *cbdata;
     uint64_t           flow;  /* remote VCQ and path: order holds within it */
+    uint64_t           leaves; /* ns: its source is not read before */
     uint64_t           ready; /* ns: does not arrive before */
     char               *buf;  /* what travels, of put and get */
     struct emu_carried carried;

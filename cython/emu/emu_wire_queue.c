@@ -85,6 +85,9 @@ int emu_wire_post(struct emu_vcq *vcq, const struct emu_desc *d, void *cbdata, i
     } else if (w->strict && (emu_wire_draw(w) % 4 == 0)) {
         op->ready = emu_now() + emu_wire_draw(w) % 100000; /* others overtake it; with STRONG_ORDER those of other flows */
     }
+    if (w->strict && (d->kind == EMU_OP_PUT) && (emu_wire_draw(w) % 4 == 0)) {
+        op->leaves = emu_now() + emu_wire_draw(w) % 20000; /* what the program writes to the source until then is sent */
+    }
     atomic_store_explicit(&w->posted, w->posted + 1, memory_order_relaxed);
     if (w->strict && (d->flags & UTOFU_ONESIDED_FLAG_DELAY_START) && (emu_wire_draw(w) % 4 == 0)) {
         emu_wire_start(vcq); /* the flag may be ignored (3.7.9.1) */

@@ -99,3 +99,15 @@ def kill_soak(tmp_path_factory):
         [uct_tofu.include_dir()],
         uct_tofu.lib_dir(),
     )
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """A program that is checked for leaks, against the installed library."""
+    return build(
+        tmp_path_factory.mktemp("leaks") / "forks",
+        [HERE / "leaks" / "forks.c"],
+        [uct_tofu.include_dir()],
+        uct_tofu.lib_dir(),
+        ["-fsanitize=address"],
+    )

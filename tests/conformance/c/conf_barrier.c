@@ -341,6 +341,15 @@ static int wait_as(utofu_vbg_id_t id, int what)
     return rc;
 }
 
+/* Do they differ in the number of elements only?  All are to give the same number (3.8.1.2, 3.8.1.3), and what
+ * becomes of those that don't is not said: the emulator tells them, too. */
+static bool differ_by_number(int one, int other)
+{
+    int low = (one < other) ? one : other, high = one + other - low;
+
+    return ((low == 1) && (high == 3)) || ((low == 4) && (high == 5));
+}
+
 static void mismatches(void (*make)(struct plan *, int))
 {
     static struct circuit c;
@@ -350,6 +359,9 @@ static void mismatches(void (*make)(struct plan *, int))
     circuit_open(&c, 0, 0);
     for (most = 0; most < 6; most++) {
         for (other = 0; other < 6; other++) {
+            if (differ_by_number(most, other) && !conf_is_emulator()) {
+                continue;
+            }
             for (odd = 0; odd < c.plan.places; odd++) {
                 CIRCUIT_MINE(&c, p) {
                     start_as(c.id[p][0], (p == odd) ? other : most);
@@ -370,7 +382,7 @@ static void mismatches(void (*make)(struct plan *, int))
 }
 
 CONF_TEST("3.8", barrier_mismatch, 4,
-          "when one process starts another function, operation or number, "
+          "when one process starts another function or operation (of the emulator, or number), "
           "every process gets BARRIER_MISMATCH and no data; then the circuit "
           "works again")
 {
@@ -407,10 +419,34 @@ CONF_TEST("3.8", barrier_mismatch_exchange, 2,
         for (other = 0; other < 6; other++) {
             int what = (conf_rank == 0) ? mine : other;
 
+            if (differ_by_number(mine, other) && !conf_is_emulator()) {
+                continue;
+            }
             start_as(c.id[conf_rank][0], what);
             CONF_CODE(wait_as(c.id[conf_rank][0], what),
                       (other == mine) ? UTOFU_SUCCESS :
                                         UTOFU_ERR_BARRIER_MISMATCH);
+        }
+    }
+    circuit_close(&c);
+}
+
+CONF_TEST("3.8", barrier_mismatch_operations, 2, "any two operations on integers are told apart")
+{
+    static const enum utofu_reduce_op ops[] = {UTOFU_REDUCE_OP_BAND, UTOFU_REDUCE_OP_BOR,    UTOFU_REDUCE_OP_BXOR,
+                                               UTOFU_REDUCE_OP_MAX,  UTOFU_REDUCE_OP_MAXLOC, UTOFU_REDUCE_OP_SUM};
+    static struct circuit c;
+    size_t                mine, other;
+
+    plan_butterfly(&c.plan, 2);
+    circuit_open(&c, 0, 0);
+    for (mine = 0; mine < CONF_LEN(ops); mine++) {
+        for (other = 0; other < CONF_LEN(ops); other++) {
+            uint64_t data[2] = {1, 2};
+
+            CONF_OK(utofu_reduce_uint64(c.id[conf_rank][0], ops[(conf_rank == 0) ? mine : other], data, 2, 0));
+            CONF_CODE(circuit_wait_uint64(c.id[conf_rank][0], data),
+                      (other == mine) ? UTOFU_SUCCESS : UTOFU_ERR_BARRIER_MISMATCH);
         }
     }
     circuit_close(&c);

@@ -375,7 +375,7 @@ CONF_TEST("4.3.2.3", env_mrq_largest, 2,
     static const char name[] = "UTOFU_NUM_MRQ_ENTRIES";
 
     conf_timeout(60);
-    try_mrq(name, "2mI", 0, 530000, false);
+    try_mrq(name, "2mI", 0, 1100000, false);
     try_mrq(name, "99999999999", 0, 530000, false);
     try_mrq(name, "1310720", 0, 530000, false);
 }

@@ -188,3 +188,91 @@ CONF_TEST("3.7.9.2", puts_on_every_path, 2,
     conf_dereg(&vcq, stadds[conf_rank]);
     conf_vcq_close(&vcq);
 }
+
+CONF_TEST("3.9.2.1", coords_of_a_far_node, 1,
+          "X, Y, Z, A, B, C of the node are those that its VCQ IDs and VBG IDs have (emulator: that node's)")
+{
+    static const uint8_t want[6] = {3, 5, 7, 1, 2, 0};
+    struct conf_vcq      vcq;
+    utofu_vbg_id_t       gate;
+    utofu_bg_id_t        bg;
+    utofu_tni_id_t       tni;
+    utofu_cq_id_t        cq;
+    uint16_t             extra;
+    uint8_t              mine[6], coords[6];
+
+    CONF_CHECK(setenv("UTOFU_EMU_COORDS", "3,5,7,1,2,0", 1) == 0, "setenv");
+    CONF_OK(utofu_query_my_coords(mine));
+    CONF_CHECK(!conf_is_emulator() || !memcmp(mine, want, 6), "coordinates of this node");
+    conf_vcq_create(&vcq, 0, 0);
+    CONF_OK(utofu_query_vcq_info(vcq.id, coords, &tni, &cq, &extra));
+    CONF_CHECK(!memcmp(mine, coords, 6), "coordinates in the VCQ ID");
+    CONF_OK(utofu_alloc_vbg(conf_tni(0), 1, 0, &gate));
+    CONF_OK(utofu_query_vbg_info(gate, coords, &tni, &bg, &extra));
+    CONF_CHECK(!memcmp(mine, coords, 6), "coordinates in the VBG ID");
+    CONF_OK(utofu_free_vbg(&gate, 1));
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("3.7.9.2", path_id_everywhere, 1,
+          "a path ID that utofu_get_path_id does not make is INVALID_PATH_ID for every function with flags")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   at;
+    uint64_t        words[8], desc[16];
+    unsigned long   flags = UTOFU_ONESIDED_FLAG_PATH(0x86); /* the emulator's tag, and B is 3 */
+    size_t          size;
+
+    if (!conf_is_emulator()) {
+        conf_skip("which IDs are none is not said");
+    }
+    conf_vcq_create(&vcq, 0, 0);
+    at = conf_reg(&vcq, words, sizeof(words), 0);
+    CONF_CODE(utofu_put(vcq.hdl, vcq.id, at, at + 8, 8, 0, flags, NULL), UTOFU_ERR_INVALID_PATH_ID);
+    CONF_CODE(utofu_put_gap(vcq.hdl, vcq.id, at, at + 8, 8, 0, flags, 1, 1, NULL), UTOFU_ERR_INVALID_PATH_ID);
+    CONF_CODE(utofu_get_stride(vcq.hdl, vcq.id, at, at + 8, 8, 8, 1, 0, flags, NULL), UTOFU_ERR_INVALID_PATH_ID);
+    CONF_CODE(utofu_prepare_put(vcq.hdl, vcq.id, at, at + 8, 8, 0, flags, desc, &size), UTOFU_ERR_INVALID_PATH_ID);
+    CONF_CODE(utofu_prepare_armw8(vcq.hdl, vcq.id, UTOFU_ARMW_OP_ADD, 1, at, 0, flags, desc, &size),
+              UTOFU_ERR_INVALID_PATH_ID);
+    conf_dereg(&vcq, at);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("3.7", path_in_flags_is_the_path, 2,
+          "operations with one path in their flags are on one path, whatever the paths in their VCQ IDs: their notices "
+          "come in the order of the posts")
+{
+    enum { NUM = 1200 };
+    struct conf_vcq         vcq;
+    struct utofu_mrq_notice n;
+    static unsigned char    area[8192];
+    utofu_stadd_t           stadds[2];
+    utofu_vcq_id_t          to;
+    utofu_path_id_t         path;
+    uint8_t                 p[3] = {1, 1, 1}, q[3];
+    unsigned                i;
+
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, area, sizeof(area), stadds);
+    for (i = 0; i < NUM; i++) {
+        if (conf_rank == 0) {
+            to   = vcq.peer[1];
+            q[0] = i % 2;
+            q[1] = i / 2 % 3;
+            q[2] = i / 6 % 2;
+            CONF_OK(utofu_set_vcq_id_path(&to, q));
+            CONF_OK(utofu_get_path_id(to, p, &path));
+            CONF_POST(vcq.hdl, utofu_put(vcq.hdl, to, stadds[0], stadds[1], (i % 5) ? 8 : sizeof(area), i % 256,
+                                         CONF_LMRQ | CONF_RMRQ | UTOFU_ONESIDED_FLAG_PATH(path), NULL));
+        }
+        if (i % 12 == 11) {
+            for (unsigned k = i - 11; k <= i; k++) {
+                CONF_OK(CONF_WAIT_MRQ(&vcq, &n));
+                CONF_CHECK(n.edata == k % 256, "notice %u has EDATA %" PRIu64, k, n.edata);
+            }
+        }
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+}

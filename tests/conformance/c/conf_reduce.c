@@ -50,13 +50,13 @@ static void reference(enum utofu_reduce_op op, uint64_t *a, const uint64_t *b,
 static void values_of(int round, int place, uint64_t *values)
 {
     uint64_t seed = (uint64_t)round * 1000 + place;
-    int      i;
+    int      i, kind = (round + round / OPS) % 3; /* each operation has them all */
 
     for (i = 0; i < 6; i++) {
         values[i] = next_random(&seed);
-        if (round % 3 == 0) {
+        if (kind == 0) {
             values[i] %= 3;
-        } else if ((round % 3 == 1) && (values[i] & 1)) {
+        } else if ((kind == 1) && (values[i] & 1)) {
             values[i] |= values[i] << 1;
         }
     }
@@ -482,5 +482,49 @@ CONF_TEST("3.8.1.2", reduce_arguments, 1,
     u[0] = 0;
     CONF_OK(circuit_wait_uint64(id, u));
     CONF_CHECK(u[0] == 42, "a sum of one is %" PRIu64, u[0]);
+    circuit_close(&c);
+}
+
+CONF_TEST("3.8.3.1", reduce_every_bit, 2,
+          "every integer operation works on all 64 bits; MAX compares unsigned")
+{
+    static const uint64_t in[2][6] = {
+        {UINT64_C(0xf0f0f0f0f0f0f0f0), UINT64_MAX, UINT64_C(1) << 63, 5, UINT64_C(0x8000000000000001), 0},
+        {UINT64_C(0xff00ff00ff00ff00), UINT64_C(0x7fffffff00000000), 7, UINT64_C(1) << 63, UINT64_C(0x7fffffffffffffff), 1}};
+    static struct circuit c;
+    uint64_t              data[6], want[6];
+    size_t                k;
+    int                   i;
+
+    plan_butterfly(&c.plan, 2);
+    circuit_open(&c, 0, 0);
+    for (k = 0; k < OPS; k++) {
+        memcpy(data, in[conf_rank], sizeof(data));
+        memcpy(want, in[0], sizeof(want));
+        reference(ops[k], want, in[1], 6);
+        CONF_OK(utofu_reduce_uint64(c.id[conf_rank][0], ops[k], data, 6, 0));
+        CONF_OK(circuit_wait_uint64(c.id[conf_rank][0], data));
+        for (i = 0; i < 6; i++) {
+            CONF_CHECK(data[i] == want[i], "operation %d, element %d: 0x%" PRIx64 ", expected 0x%" PRIx64, ops[k], i,
+                       data[i], want[i]);
+        }
+    }
+    circuit_close(&c);
+}
+
+CONF_TEST("3.8.2.3", poll_double_arguments, 1, "utofu_poll_reduce_double refuses flags and NULL, too")
+{
+    static struct circuit c;
+    double                d = 42;
+
+    plan_tree(&c.plan, 1);
+    c.plan.packet[0][0] = 0;
+    circuit_open(&c, 0, 0);
+    CONF_OK(utofu_reduce_double(c.id[0][0], UTOFU_REDUCE_OP_BFPSUM, &d, 1, 0));
+    CONF_CODE(utofu_poll_reduce_double(c.id[0][0], 1, &d), UTOFU_ERR_INVALID_FLAGS);
+    CONF_CODE(utofu_poll_reduce_double(c.id[0][0], 0, NULL), UTOFU_ERR_INVALID_POINTER);
+    d = 0;
+    CONF_OK(circuit_wait_double(c.id[0][0], &d));
+    CONF_CHECK(d == 42, "%g", d);
     circuit_close(&c);
 }

@@ -528,3 +528,38 @@ CONF_TEST("2.2.8.1", relay_killed, 4,
     CONF_EXPECT_QUIET(&node.vcq);
     node_close(&node);
 }
+
+CONF_TEST("2.2.8.1", failed_relayed_put_starts_nothing, 3,
+          "a put of a session-mode VCQ that fails at the next session-mode VCQ starts nothing there, and is an error "
+          "of its sender")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[3];
+    uint64_t        words[32] = {0};
+    void           *cbdata;
+
+    conf_need_exact_bounds();
+    conf_vcq_open(&vcq, 0, conf_rank ? UTOFU_VCQ_FLAG_SESSION_MODE : 0);
+    conf_reg_all(&vcq, words, sizeof(words), stadds);
+    if (conf_rank == 1) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[2], stadds[1], stadds[2] + sizeof(words) - 4, 8, 5,
+                          UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+    } else if (conf_rank == 2) {
+        CONF_OK(utofu_nop(vcq.hdl, CONF_TCQ, CONF_PTR(1)));
+    }
+    conf_barrier();
+    if (conf_rank == 0) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], 8, 0, UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+    } else if (conf_rank == 1) {
+        CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[2], 5, UTOFU_ERR_MRQ_RMT_LENGTH);
+    }
+    conf_barrier();
+    if (conf_rank == 2) {
+        usleep(20000);
+        CONF_CODE(utofu_poll_tcq(vcq.hdl, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+    }
+    CONF_EXPECT_QUIET(&vcq);
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+}

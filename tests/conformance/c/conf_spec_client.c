@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static uint64_t load(const volatile void *address)
 {
@@ -418,4 +419,37 @@ CONF_TEST("9.5", client_rank_of_openmpi, 3,
           "OMPI_COMM_WORLD_RANK says which node a process is on")
 {
     node_from("OMPI_COMM_WORLD_RANK");
+}
+
+CONF_TEST("9.1", own_notice_first_both_there, 2,
+          "a process that polls only when the answer to its put is there finds its own local notice first")
+{
+    enum { ROUNDS = 200 };
+    struct conf_vcq    vcq;
+    utofu_stadd_t      stadds[2];
+    volatile uint64_t *words = calloc(8, 8);
+    unsigned           spins = 0, r;
+
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, (void *)words, 64, stadds);
+    for (r = 1; r <= ROUNDS; r++) {
+        if (conf_rank == 1) {
+            while (words[0] != r) {
+                conf_relax(&spins);
+            }
+        }
+        CONF_POST(vcq.hdl, utofu_put_piggyback8(vcq.hdl, vcq.peer[1 - conf_rank], r, stadds[1 - conf_rank], 8, r % 256,
+                                                conf_rank ? CONF_RMRQ : (CONF_LMRQ | CONF_STRONG), NULL));
+        if (conf_rank == 0) {
+            while (words[0] != r) {
+                conf_relax(&spins);
+            }
+            usleep(100); /* the answer's notice is there as well */
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], r % 256, NULL);
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.peer[1], r % 256, NULL);
+        }
+    }
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
 }

@@ -544,3 +544,43 @@ CONF_TEST("6.1.3.1", last_line_read_last_put, 2,
 {
     last_line_read_last(CONF_MEM_ANON, false);
 }
+
+static _Atomic uint64_t counted[64]; /* [0] is counted up first, then [8] */
+static _Atomic bool     counted_enough;
+
+static void *counts(void *arg)
+{
+    (void)arg;
+    for (uint64_t i = 1; !atomic_load(&counted_enough); i++) {
+        atomic_store(&counted[0], i);
+        atomic_store(&counted[8], i);
+    }
+    return NULL;
+}
+
+CONF_TEST("2.2.10", strong_put_reads_after_get, 1,
+          "a STRONG_ORDER put reads its source after an earlier get to the same VCQ has read")
+{
+    enum { ROUNDS = 1500 };
+    struct conf_vcq vcq;
+    utofu_stadd_t   s, g;
+    static uint64_t got[16];
+    pthread_t       t;
+
+    conf_vcq_create(&vcq, 0, 0);
+    s = conf_reg(&vcq, (void *)counted, sizeof(counted), 0);
+    g = conf_reg(&vcq, got, sizeof(got), 0);
+    CONF_CHECK(pthread_create(&t, NULL, counts, NULL) == 0, "thread");
+    for (int r = 0; r < ROUNDS; r++) {
+        CONF_POST(vcq.hdl, utofu_get(vcq.hdl, vcq.id, g, s + 64, 8, 1, CONF_LMRQ, NULL));
+        CONF_POST(vcq.hdl, utofu_put(vcq.hdl, vcq.id, s, g + 64, 8, 2, CONF_LMRQ | CONF_STRONG, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.id, 1, NULL);
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, 2, NULL);
+        CONF_CHECK(got[8] >= got[0], "round %d: the put has %" PRIu64 ", the get before it %" PRIu64, r, got[8], got[0]);
+    }
+    atomic_store(&counted_enough, true);
+    pthread_join(t, NULL);
+    conf_dereg(&vcq, s);
+    conf_dereg(&vcq, g);
+    conf_vcq_close(&vcq);
+}

@@ -335,3 +335,51 @@ CONF_TEST("3.7.1.1", busy_of_every_function, 1,
     conf_dereg(&vcq, at);
     conf_vcq_close(&vcq);
 }
+
+CONF_TEST("3.3.4.1", shared_after_exclusive, 1,
+          "VCQs that are made after an EXCLUSIVE one are not on its CQ either")
+{
+    utofu_vcq_hdl_t exclusive, shared[20];
+    utofu_vcq_id_t  id;
+    utofu_tni_id_t  tni;
+    utofu_cq_id_t   cq, other;
+    uint16_t        extra;
+    uint8_t         coords[6];
+    int             n;
+
+    CONF_CHECK(setenv("UTOFU_NUM_EXCLUSIVE_CQS", "1", 1) == 0, "setenv");
+    CONF_OK(utofu_create_vcq(conf_tni(0), UTOFU_VCQ_FLAG_EXCLUSIVE, &exclusive));
+    CONF_OK(utofu_query_vcq_id(exclusive, &id));
+    CONF_OK(utofu_query_vcq_info(id, coords, &tni, &cq, &extra));
+    for (n = 0; n < 20; n++) {
+        if (utofu_create_vcq(conf_tni(0), 0, &shared[n]) != UTOFU_SUCCESS) {
+            break;
+        }
+        CONF_OK(utofu_query_vcq_id(shared[n], &id));
+        CONF_OK(utofu_query_vcq_info(id, coords, &tni, &other, &extra));
+        CONF_CHECK(other != cq, "VCQ %d is on the CQ of an exclusive one", n);
+    }
+    while (n > 0) {
+        CONF_OK(utofu_free_vcq(shared[--n]));
+    }
+    CONF_OK(utofu_free_vcq(exclusive));
+}
+
+CONF_TEST("6.1.2", full_and_cq_limit, 1, "no more plain VCQs is FULL; CQ IDs are 0 to 8 (emulator)")
+{
+    static utofu_vcq_hdl_t hdl[100];
+    uint8_t                coords[6] = {0};
+    utofu_vcq_id_t         id;
+    int                    n, rc = UTOFU_SUCCESS;
+
+    if (!conf_is_emulator()) {
+        conf_skip("a machine may have more CQs than programs get");
+    }
+    CONF_CODE(utofu_construct_vcq_id(coords, 0, 9, 0, &id), UTOFU_ERR_INVALID_CQ_ID);
+    for (n = 0; (n < 100) && (rc == UTOFU_SUCCESS); n++) {
+        rc = CONF_CODE(utofu_create_vcq(conf_tni(0), 0, &hdl[n]), UTOFU_SUCCESS, UTOFU_ERR_FULL);
+    }
+    for (n -= 1; n > 0; n--) {
+        CONF_OK(utofu_free_vcq(hdl[n - 1]));
+    }
+}

@@ -120,6 +120,8 @@ CONF_TEST("3.6.1.2", stag_arguments, 1,
                                       0, 0, &stadd), UTOFU_ERR_INVALID_ADDRESS);
     CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment + 1, 0, 0,
                                       &stadd), UTOFU_ERR_INVALID_SIZE);
+    CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment + alignment / 2, 0, 0, &stadd),
+              UTOFU_ERR_INVALID_SIZE);
     CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, 0, 0, 0, &stadd),
               UTOFU_ERR_INVALID_SIZE);
     CONF_CODE(utofu_reg_mem_with_stag(vcq.hdl, bytes, alignment, n, 0, &stadd),

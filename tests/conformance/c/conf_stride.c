@@ -498,3 +498,32 @@ CONF_TEST("3.7.1.9", stride_large_blocks, 2,
         side_close(&side);
     }
 }
+
+CONF_TEST("3.7.1.3", stride_source_leaves, 2,
+          "blocks of a stride post whose source is outside of its region are TCQ errors one by one, with the callback "
+          "data; those after them are carried out")
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadds[2], two;
+    unsigned char   area[1024];
+    uint64_t        words[16];
+    int             i;
+
+    conf_need_exact_bounds();
+    conf_vcq_open(&vcq, 0, 0);
+    memset(area, 0, sizeof(area));
+    conf_reg_all(&vcq, area, sizeof(area), stadds);
+    two = conf_reg(&vcq, words, 64, 0);
+    if (conf_rank == 0) { /* the third block is the first outside */
+        CONF_OK(utofu_put_stride(vcq.hdl, vcq.peer[1], two, stadds[1], 16, 32, 4, 3, CONF_LMRQ, CONF_PTR(4)));
+        for (i = 0; i < 2; i++) {
+            CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(4), UTOFU_ERR_TCQ_STADD, UTOFU_ERR_TCQ_MEMORY, UTOFU_ERR_TCQ_LENGTH);
+            CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 3, NULL);
+        }
+        CONF_EXPECT_QUIET(&vcq);
+    }
+    conf_barrier();
+    conf_dereg(&vcq, two);
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+}

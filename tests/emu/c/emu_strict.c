@@ -87,6 +87,29 @@ CONF_TEST("strict", test_emu_strict_source_is_read_late, 1,
     side_close(&side);
 }
 
+CONF_TEST("strict", strict_source_is_often_late, 1, "so it does in one put of ten and more, in a row and after a pause")
+{
+    enum { PUTS = 1000 };
+    struct side side;
+    unsigned    spoiled = 0;
+
+    side_open(&side);
+    for (uint64_t i = 1; i <= PUTS; i++) {
+        if (i > PUTS / 2) {
+            usleep(20);
+        }
+        store(&side, 0, i);
+        put(&side, 0, 0, 8, CONF_TCQ | CONF_LMRQ);
+        store(&side, 0, UINT64_MAX);
+        CONF_EXPECT_TCQ(&side.vcq, CONF_PTR(1));
+        wait_local(&side);
+        spoiled += load(&side, SIZE) != i;
+        CONF_CHECK((i != PUTS / 2) || (spoiled >= PUTS / 20), "in a row: %u of %u were late", spoiled, PUTS / 2);
+    }
+    CONF_CHECK(spoiled >= PUTS / 10, "%u of %u were late", spoiled, PUTS);
+    side_close(&side);
+}
+
 CONF_TEST("strict", test_emu_strict_tcq_is_not_arrival, 1,
           "after its TCQ notice a put may still be under way, after its local notice it is not")
 {

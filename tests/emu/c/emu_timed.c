@@ -247,6 +247,24 @@ CONF_TEST("timed", timed_hops_and_profile, 2, "a profile from a file holds, and 
     conf_vcq_close(&vcq);
 }
 
+CONF_TEST("timed", timed_slow_put, 1, "a put to itself that takes longer than its answer has arrived when it is told")
+{
+    static const char text[] = "put = 50000\n";
+    struct conf_vcq   vcq;
+    utofu_stadd_t     s;
+
+    use_profile(text);
+    conf_vcq_open(&vcq, 0, 0);
+    s = conf_reg(&vcq, words, sizeof(words), 0);
+    for (int i = 0; i < 20; i++) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 256, 8, i, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_RMT_PUT, vcq.id, i, NULL);
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.id, i, NULL);
+    }
+    conf_dereg(&vcq, s);
+    conf_vcq_close(&vcq);
+}
+
 CONF_TEST("timed", timed_bad_setting_is_off, 1, "a setting that is no profile is reported and times nothing")
 {
     struct utofu_mrq_notice notice;
