@@ -388,6 +388,9 @@ tofu_iface_t *tofu_ep_iface(const tofu_ep_t *ep);
  * the peer lent slots is such; a flush waits for it. */
 int tofu_ep_has_unsent(const tofu_ep_t *ep);
 
+/* TOFU_OK, or what the ep failed by: every later operation of it fails. */
+tofu_status_t tofu_ep_status(const tofu_ep_t *ep);
+
 /* One pointer per ep for the layer above. */
 void tofu_ep_set_user(tofu_ep_t *ep, void *user);
 void *tofu_ep_user(const tofu_ep_t *ep);

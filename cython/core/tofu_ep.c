@@ -120,6 +120,11 @@ int tofu_ep_is_connected(const tofu_ep_t *ep, const void *iface_addr,
            (address.incarnation == ep->peer->incarnation);
 }
 
+tofu_status_t tofu_ep_status(const tofu_ep_t *ep)
+{
+    return (ep->flags & TOFU_EP_FAILED) ? (tofu_status_t)ep->status : TOFU_OK;
+}
+
 int tofu_ep_has_unsent(const tofu_ep_t *ep)
 {
     return (ep->flags & TOFU_EP_MORE) != 0;

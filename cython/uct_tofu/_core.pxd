@@ -110,6 +110,9 @@ cdef class Request:
     cdef unsigned word_size     # 0: not a fetching atomic
     cdef unsigned flags
     cdef uint8_t kind
+    cdef uint8_t was_kind       # is_confirmed_by_flush: what it was
+    cdef bint is_confirmed_by_flush     # its endpoint is flushed for it
+    cdef size_t was_length
     cdef uint8_t am_id
     cdef uint8_t atomic_op
     cdef bint has_view

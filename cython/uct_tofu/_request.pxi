@@ -301,13 +301,16 @@ cdef class Request:
         Source: cython/uct_tofu/_request.pxi.
         """
         where = repr(self.ep if self.ep is not None else self.iface)
-        if KIND_PUT_SHORT <= self.kind <= KIND_GET_ZCOPY:
-            return f"{self.length} bytes at {self.remote:#x} of the peer, {where}"
-        if KIND_ATOMIC_POST <= self.kind <= KIND_ATOMIC_CSWAP:
+        kind, length = self.kind, self.length
+        if self.is_confirmed_by_flush:
+            kind, length = self.was_kind, self.was_length
+        if KIND_PUT_SHORT <= kind <= KIND_GET_ZCOPY:
+            return f"{length} bytes at {self.remote:#x} of the peer, {where}"
+        if KIND_ATOMIC_POST <= kind <= KIND_ATOMIC_CSWAP:
             return f"the word at {self.remote:#x} of the peer, {where}"
-        if self.kind == KIND_AM:
+        if kind == KIND_AM:
             return (f"AM id {self.am_id}, {len(self.data)} bytes of header and "
-                    f"{self.length} of payload, {where}")
+                    f"{length} of payload, {where}")
         return where
 
     def __dealloc__(self):
@@ -445,7 +448,10 @@ cdef class Request:
         """After posting: settle what the call returned, raise an error."""
         self.settle(status)
         if status < 0:
-            fail(self.call, status, self.words())
+            words = self.words()
+            if self.ep is not None and ep_status(self.ep) != c.TOFU_OK:
+                words += " failed before; close it"
+            fail(self.call, status, words)
         return 0
 
     cdef void settle(self, int status) noexcept:
@@ -477,6 +483,9 @@ cdef class Request:
         """From now on it is a flush, of what was posted before."""
         cdef Endpoint ep = self.ep
         self.unconfirmed = False
+        self.is_confirmed_by_flush = True
+        self.was_kind = self.kind
+        self.was_length = self.length
         self.kind = KIND_FLUSH
         self.length = 0
         self.flags = 0
@@ -521,10 +530,19 @@ cdef class Request:
         cdef Iface iface = self.iface
         cdef Endpoint ep = self.ep
         cdef Request other
+        cdef int put_status
         if self.is_done:
             return
         callbacks = self.callbacks
         joined = self.joined
+        put_status = status
+        if (self.kind == KIND_FLUSH and status == c.TOFU_ERR_IO_ERROR
+                and ep is not None and ep.ep != NULL):
+            # A put without a notice, or a message, fails with its endpoint.  What the flush
+            # tells otherwise is an earlier operation's, whose own request has told it.
+            put_status = ep_status(ep)
+            if self.is_confirmed_by_flush:
+                status = put_status
         self.final_status = status
         self.is_done = True
         self.unconfirmed = False
@@ -534,16 +552,16 @@ cdef class Request:
             if ep.flusher is self:
                 ep.flusher = None
             if self.cover > ep.confirmed:
-                if status != c.TOFU_OK:
+                if put_status != c.TOFU_OK:
                     if ep.failures is None:
                         ep.failures = []
-                    ep.failures.append((ep.confirmed + 1, self.cover, status))
+                    ep.failures.append((ep.confirmed + 1, self.cover, put_status))
                 ep.confirmed = self.cover
         self.release()
         if joined is not None:
             for item in joined:
                 other = <Request>item
-                other.finish(status)
+                other.finish(put_status)
         if callbacks is not None:
             for callback in callbacks:
                 try:
@@ -586,6 +604,11 @@ cdef class Request:
         if iface.has_exception:
             iface.raise_kept()
         return 0
+
+
+cdef inline int ep_status(Endpoint ep) noexcept:
+    """What an endpoint failed by; OK also when it is closed."""
+    return c.tofu_ep_status(ep.ep) if ep.ep != NULL else c.TOFU_OK
 
 
 cdef int post_iov(int kind, c.tofu_ep_t *ep, const c.tofu_iov_t *iov,

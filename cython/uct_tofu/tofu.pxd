@@ -186,6 +186,7 @@ cdef extern from "tofu.h" nogil:
         tofu_ep_t **ep_p) noexcept
     void tofu_ep_destroy(tofu_ep_t *ep) noexcept
     int tofu_ep_has_unsent(const tofu_ep_t *ep) noexcept
+    tofu_status_t tofu_ep_status(const tofu_ep_t *ep) noexcept
     int tofu_ep_is_connected(
         const tofu_ep_t *ep, const void *iface_addr,
         size_t iface_addr_len) noexcept

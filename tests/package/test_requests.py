@@ -339,3 +339,35 @@ def test_dead_peer_ends_everything_with_one_class():
     finally:
         process.kill()
         process.join()
+
+
+def test_a_put_does_not_tell_of_an_earlier_failure(net):
+    gone = net.md.alloc(1 << 20)
+    remote = RemoteMemory(gone.export())
+    gone.close()
+    for fails in (
+        lambda: net.ep.get(bytearray(8), remote),
+        lambda: net.ep.put(bytes(100_000), remote),
+        lambda: net.ep.fetch_add(remote, 1),
+    ):
+        with pytest.raises(TofuOperationError):
+            fails().wait(PATIENCE)
+        net.ep.put(b"good", net.remote).wait(PATIENCE)
+        with pytest.raises(TofuOperationError):
+            fails().wait(PATIENCE)
+        request = net.ep.put(b"good", net.remote)
+        with pytest.raises(TofuOperationError):
+            net.ep.flush().wait(PATIENCE)  # tells it once
+        request.wait(PATIENCE)
+    remote.close()
+
+
+def test_a_small_put_that_fails_ends_its_endpoint_and_says_so(net):
+    gone = net.md.alloc(4096)
+    remote = RemoteMemory(gone.export())
+    gone.close()
+    with pytest.raises(TofuOperationError, match=r"4 bytes at 0x\w+ of the peer"):
+        net.ep.put(b"lost", remote).wait(PATIENCE)
+    with pytest.raises(TofuOperationError, match="failed before; close it"):
+        net.ep.get(bytearray(8), net.remote)
+    remote.close()
