@@ -366,8 +366,9 @@ def test_a_small_put_that_fails_ends_its_endpoint_and_says_so(net):
     gone = net.md.alloc(4096)
     remote = RemoteMemory(gone.export())
     gone.close()
-    with pytest.raises(TofuOperationError, match=r"4 bytes at 0x\w+ of the peer"):
-        net.ep.put(b"lost", remote).wait(PATIENCE)
-    with pytest.raises(TofuOperationError, match="failed before; close it"):
-        net.ep.get(bytearray(8), net.remote)
+    with Endpoint(net.iface, net.iface.address) as ep:
+        with pytest.raises(TofuOperationError, match=r"4 bytes at 0x\w+ of the peer"):
+            ep.put(b"lost", remote).wait(PATIENCE)
+        with pytest.raises(TofuOperationError, match="failed before; close it"):
+            ep.get(bytearray(8), net.remote)
     remote.close()
