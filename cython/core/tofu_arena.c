@@ -17,6 +17,11 @@
 
 #define TOFU_ARENA_MAX_LENGTH ((size_t)1 << 46)
 
+/* Few arenas, however much there is in them; but what looks at all that a process maps (memcheck
+ * for leaks at its end) fills the holes. */
+#define TOFU_ARENA_FIRST ((size_t)64 << 20)
+#define TOFU_ARENA_LAST  ((size_t)16 << 30)
+
 typedef struct tofu_arena_hole { /* free pages, by address, never adjacent */
     struct tofu_arena_hole *next;
     size_t                 offset;
@@ -55,11 +60,21 @@ err_close:
     return TOFU_ERR_NO_MEMORY;
 }
 
+static size_t tofu_arena_chunk(const tofu_md_t *md)
+{
+    if (md->arena_chunk > 0) {
+        return md->arena_chunk;
+    }
+    return (md->arena_last == 0) ? TOFU_ARENA_FIRST :
+           (md->arena_last < TOFU_ARENA_LAST / 2) ? 2 * md->arena_last : TOFU_ARENA_LAST;
+}
+
 /* A new arena for at least `length` bytes; a whole chunk if there is room. */
 static tofu_status_t tofu_arena_new(tofu_md_t *md, size_t length,
                                     tofu_arena_t **arena_p)
 {
-    size_t        size = (md->arena_chunk > length) ? md->arena_chunk : length;
+    size_t        chunk = tofu_arena_chunk(md);
+    size_t        size  = (chunk > length) ? chunk : length;
     tofu_arena_t  *arena;
     tofu_status_t status;
 
@@ -86,6 +101,7 @@ static tofu_status_t tofu_arena_new(tofu_md_t *md, size_t length,
         size = (size < length) ? length : size;
     }
     arena->holes->length = size;
+    md->arena_last       = size;
     arena->next          = md->arenas;
     md->arenas           = arena;
     *arena_p             = arena;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TOFU_MD_ARENA_CHUNK   ((size_t)16 << 30)
 #define TOFU_TNI_CQS          9u /* of a node: 6.1.2 */
 #define TOFU_EXCLUSIVE_CQS    8u /* an iface may have one of its own on any machine */
 /* At 6.35 GB/s this takes as long as the further registrations cost. */
@@ -263,10 +262,8 @@ tofu_status_t tofu_md_open(const struct tofu_backend *backend,
     md->backend     = backend;
     md->fn          = backend->fn;
     md->page_size   = (size_t)sysconf(_SC_PAGESIZE);
-    md->arena_chunk = (config->arena_chunk > 0) ?
-                              (config->arena_chunk + md->page_size - 1) /
-                                      md->page_size * md->page_size :
-                              TOFU_MD_ARENA_CHUNK;
+    md->arena_chunk = (config->arena_chunk + md->page_size - 1) /
+                      md->page_size * md->page_size;
     pthread_mutex_init(&md->lock, NULL);
     tofu_told_open(md);
 

@@ -88,7 +88,8 @@ struct tofu_md {
     utofu_vcq_hdl_t            vcq;
     utofu_vcq_id_t             vcq_id;
     size_t                     page_size;
-    size_t                     arena_chunk;
+    size_t                     arena_chunk;   /* 0: the default */
+    size_t                     arena_last;    /* length of the one made last */
     void                       *unordered; /* pages that say so (tofu_vcq.h), or NULL */
     void                       *movable;
     void                       *scratch;

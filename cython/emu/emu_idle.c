@@ -8,6 +8,11 @@
  * for this CPU.  The kernel does not say; but when it is offered to them, it is away for longer
  * than the call takes.  So it is offered often as long as somebody takes it, and less and less
  * often while nobody does.
+ *
+ * Threads that take turns at a queue mostly do so under a lock of their own (a worker of UCP's
+ * for several threads).  Who offers its CPU with that in its hand gives it to one that spins
+ * for the lock until its share is over, and whom it waits for gets nothing.  Of a lock the
+ * library sees that its threads change, and that none ever polls while another offers its CPU.
  */
 #include "emu_idle.h"
 #include "emu_internal.h"
@@ -20,7 +25,12 @@
 #define OFTEN    128u      /* somebody takes it */
 #define SELDOM (1u << 19)  /* nobody does */
 #define AGAIN  (1u << 20)  /* there are CPUs enough */
+#define TRIAL  (1u << 22)  /* those who poll seem to have a lock: whether it is still so */
 #define TAKEN_NS 3000      /* away for so long: somebody took it */
+
+/* Threads change at a queue that is handed over, too (set up by one, polled by another). */
+#define TURNS     4u
+#define TURNS_MAX 8u
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t  leaving;
@@ -103,24 +113,53 @@ static bool crowded(void)
     return (cpus != 0) && (threads > cpus);
 }
 
+/* This thread thinks of others.  Whether those who poll seem to do so under a lock of theirs;
+ * forgotten when one has polled alone for some time. */
+static bool under_a_lock(struct emu_idle *idle)
+{
+    uint32_t turns = atomic_load_explicit(&idle->turns, memory_order_relaxed);
+
+    if (atomic_exchange_explicit(&idle->who, (uintptr_t)&counted, memory_order_relaxed) != (uintptr_t)&counted) {
+        turns += (turns < TURNS_MAX) ? 1 : 0;
+    } else if (turns >= TURNS) {
+        turns--;
+    }
+    atomic_store_explicit(&idle->turns, turns, memory_order_relaxed);
+    return (turns >= TURNS) && !atomic_load_explicit(&idle->met, memory_order_relaxed);
+}
+
+/* How long this thread was away, in ns */
+static uint64_t offer(struct emu_idle *idle)
+{
+    uint64_t from = emu_now();
+
+    atomic_store_explicit(&idle->spent, 0, memory_order_relaxed);
+    sched_yield();
+    if (atomic_load_explicit(&idle->spent, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&idle->met, 1, memory_order_relaxed);
+    }
+    return emu_now() - from;
+}
+
 EMU_COLD void emu_idle(struct emu_idle *idle, uint32_t polls)
 {
     uint32_t spent = atomic_load_explicit(&idle->spent, memory_order_relaxed) + polls;
     uint32_t after = atomic_load_explicit(&idle->after, memory_order_relaxed);
     uint64_t away;
+    bool     locked;
 
     if (spent < ((after == 0) ? FIRST : after)) {
         atomic_store_explicit(&idle->spent, spent, memory_order_relaxed);
         return;
     }
     count_thread();
+    locked = under_a_lock(idle);
     if (!crowded()) {
         after = AGAIN;
     } else {
-        away = emu_now();
-        sched_yield();
-        away  = emu_now() - away;
-        after = (away >= TAKEN_NS) ? OFTEN : (after < FIRST) ? FIRST : (after < SELDOM) ? 2 * after : SELDOM;
+        away  = offer(idle);
+        after = locked ? TRIAL : (away >= TAKEN_NS) ? OFTEN : (after < FIRST) ? FIRST :
+                (after < SELDOM) ? 2 * after : SELDOM;
     }
     atomic_store_explicit(&idle->after, after, memory_order_relaxed);
     atomic_store_explicit(&idle->spent, 0, memory_order_relaxed);

@@ -17,15 +17,18 @@ struct emu_control;
 
 /* Of a queue, or of a barrier.  Threads that poll the same one may lose counts to each other. */
 struct emu_idle {
-    _Atomic uint32_t spent; /* polls in vain since others were thought of last ... */
-    _Atomic uint32_t after; /* ... which happens after so many; 0: the first time */
+    _Atomic uint32_t  spent; /* polls in vain since others were thought of last ... */
+    _Atomic uint32_t  after; /* ... which happens after so many; 0: the first time */
+    _Atomic uintptr_t who;   /* thread that thought of others last */
+    _Atomic uint32_t  turns; /* how often that was another one than before, up to a few */
+    _Atomic uint32_t  met;   /* one polled while another offered its CPU: no lock is around polls */
 };
 
 /* A process has this slot (not LIVE yet). */
 void emu_idle_join(struct emu_control *control, uint32_t slot);
 
-/* After `polls` polls of a plain VCQ in vain, with no lock held; a poll of anything else takes
- * as long as several of these. */
+/* After `polls` polls of a plain VCQ in vain, with no lock of the library's held; a poll of
+ * anything else takes as long as several of these. */
 #define EMU_IDLE_SLOW 4u
 void emu_idle(struct emu_idle *idle, uint32_t polls);
 

@@ -223,3 +223,75 @@ CONF_TEST("idle", barrier_on_one_cpu, 2, "who waits at a barrier offers its CPU,
     CONF_CHECK(circuit_wait(c.id[conf_rank][0]) == UTOFU_SUCCESS, "the barrier");
     circuit_close(&c);
 }
+
+/* Threads on one CPU that poll one VCQ */
+#define POLLERS 3
+#define TURNS   800  /* of all of them */
+#define A_TURN  8192 /* polls */
+#define ENOUGH  60   /* offers: it goes on for ever like that */
+
+static struct conf_vcq common;
+static _Atomic int     lock, turns;
+static bool            with_lock;
+
+static void *common_poller(void *arg)
+{
+    struct utofu_mrq_notice notice;
+
+    (void)arg;
+    while ((atomic_load(&turns) < TURNS) && (atomic_load(&offered) < ENOUGH)) {
+        while (with_lock && atomic_exchange(&lock, 1)) {
+            /* spins, as UCP's threads do for their worker's lock */
+        }
+        for (int i = 0; i < A_TURN; i++) {
+            CONF_CHECK(utofu_poll_mrq(common.hdl, 0, &notice) == UTOFU_ERR_NOT_FOUND, "a notice from nowhere");
+        }
+        atomic_fetch_add(&turns, 1);
+        if (with_lock) {
+            atomic_store(&lock, 0);
+            usleep(1); /* another one has it next */
+        }
+    }
+    return NULL;
+}
+
+/* How often the CPU was offered */
+static unsigned poll_in_common(bool lock_them, unsigned long flags)
+{
+    pthread_t thread[POLLERS];
+
+    conf_timeout(100);
+    keep_to(1);
+    with_lock = lock_them;
+    conf_vcq_create(&common, 0, flags);
+    for (int i = 0; i < POLLERS; i++) {
+        CONF_CHECK(pthread_create(&thread[i], NULL, common_poller, NULL) == 0, "pthread_create");
+    }
+    for (int i = 0; i < POLLERS; i++) {
+        CONF_CHECK(pthread_join(thread[i], NULL) == 0, "pthread_join");
+    }
+    conf_vcq_close(&common);
+    return atomic_load(&offered);
+}
+
+/* Each time takes one of the kernel's shares, as who spins for the lock has the CPU then. */
+CONF_TEST("idle", under_a_lock, 1, "threads that poll by turns under a lock of theirs keep their CPU")
+{
+    unsigned times = poll_in_common(true, 0);
+
+    CONF_CHECK(times < ENOUGH, "the CPU was offered %u times with the lock in the hand", times);
+}
+
+CONF_TEST("idle", under_a_lock_thread_safe, 1, "the same with a thread-safe VCQ")
+{
+    unsigned times = poll_in_common(true, UTOFU_VCQ_FLAG_THREAD_SAFE);
+
+    CONF_CHECK(times < ENOUGH, "the CPU was offered %u times with the lock in the hand", times);
+}
+
+CONF_TEST("idle", without_a_lock, 1, "threads that poll one VCQ without one go on offering theirs")
+{
+    unsigned times = poll_in_common(false, UTOFU_VCQ_FLAG_THREAD_SAFE);
+
+    CONF_CHECK(times >= ENOUGH, "the CPU was offered %u times only", times);
+}
