@@ -113,53 +113,58 @@ static bool crowded(void)
     return (cpus != 0) && (threads > cpus);
 }
 
-/* This thread thinks of others.  Whether those who poll seem to do so under a lock of theirs;
- * forgotten when one has polled alone for some time. */
-static bool under_a_lock(struct emu_idle *idle)
+/* Whether somebody took the CPU */
+static bool offer(struct emu_idle *idle)
 {
-    uint32_t turns = atomic_load_explicit(&idle->turns, memory_order_relaxed);
-
-    if (atomic_exchange_explicit(&idle->who, (uintptr_t)&counted, memory_order_relaxed) != (uintptr_t)&counted) {
-        turns += (turns < TURNS_MAX) ? 1 : 0;
-    } else if (turns >= TURNS) {
-        turns--;
-    }
-    atomic_store_explicit(&idle->turns, turns, memory_order_relaxed);
-    return (turns >= TURNS) && !atomic_load_explicit(&idle->met, memory_order_relaxed);
-}
-
-/* How long this thread was away, in ns */
-static uint64_t offer(struct emu_idle *idle)
-{
-    uint64_t from = emu_now();
+    const uintptr_t me      = (uintptr_t)&counted;
+    bool            another = atomic_exchange_explicit(&idle->who, me, memory_order_relaxed) != me;
+    uint32_t        turns;
+    uint64_t        away;
 
     atomic_store_explicit(&idle->spent, 0, memory_order_relaxed);
+    away = emu_now();
     sched_yield();
-    if (atomic_load_explicit(&idle->spent, memory_order_relaxed) != 0) {
+    away = emu_now() - away;
+    if ((atomic_load_explicit(&idle->spent, memory_order_relaxed) != 0) ||
+        (atomic_load_explicit(&idle->who, memory_order_relaxed) != me)) {
         atomic_store_explicit(&idle->met, 1, memory_order_relaxed);
     }
-    return emu_now() - from;
+    if (away < TAKEN_NS) {
+        return false;
+    }
+    turns = atomic_load_explicit(&idle->turns, memory_order_relaxed);
+    if (another) {
+        turns += (turns < TURNS_MAX) ? 1 : 0;
+    } else {
+        turns -= (turns >= TURNS) ? 1 : 0; /* it has polled alone for some time */
+    }
+    atomic_store_explicit(&idle->turns, turns, memory_order_relaxed);
+    return true;
+}
+
+/* Whether those who poll seem to do so under a lock of theirs */
+static bool under_a_lock(const struct emu_idle *idle)
+{
+    return (atomic_load_explicit(&idle->turns, memory_order_relaxed) >= TURNS) &&
+           !atomic_load_explicit(&idle->met, memory_order_relaxed);
 }
 
 EMU_COLD void emu_idle(struct emu_idle *idle, uint32_t polls)
 {
     uint32_t spent = atomic_load_explicit(&idle->spent, memory_order_relaxed) + polls;
     uint32_t after = atomic_load_explicit(&idle->after, memory_order_relaxed);
-    uint64_t away;
-    bool     locked;
 
     if (spent < ((after == 0) ? FIRST : after)) {
         atomic_store_explicit(&idle->spent, spent, memory_order_relaxed);
         return;
     }
     count_thread();
-    locked = under_a_lock(idle);
     if (!crowded()) {
         after = AGAIN;
+    } else if (offer(idle)) {
+        after = under_a_lock(idle) ? TRIAL : OFTEN;
     } else {
-        away  = offer(idle);
-        after = locked ? TRIAL : (away >= TAKEN_NS) ? OFTEN : (after < FIRST) ? FIRST :
-                (after < SELDOM) ? 2 * after : SELDOM;
+        after = (after < FIRST) ? FIRST : (after < SELDOM) ? 2 * after : SELDOM;
     }
     atomic_store_explicit(&idle->after, after, memory_order_relaxed);
     atomic_store_explicit(&idle->spent, 0, memory_order_relaxed);

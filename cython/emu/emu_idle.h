@@ -19,7 +19,7 @@ struct emu_control;
 struct emu_idle {
     _Atomic uint32_t  spent; /* polls in vain since others were thought of last ... */
     _Atomic uint32_t  after; /* ... which happens after so many; 0: the first time */
-    _Atomic uintptr_t who;   /* thread that thought of others last */
+    _Atomic uintptr_t who;   /* thread that offered its CPU last */
     _Atomic uint32_t  turns; /* how often that was another one than before, up to a few */
     _Atomic uint32_t  met;   /* one polled while another offered its CPU: no lock is around polls */
 };
