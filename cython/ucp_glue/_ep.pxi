@@ -49,6 +49,13 @@ cdef EpHandle open_ep(Worker worker, ucp_ep_params_t *params, str peer,
     return handle
 
 
+cdef str advice(EpHandle handle, int status):
+    """What helps against that failure of the endpoint, if that is known."""
+    if handle is not None and handle.by_port and status == c.UCS_ERR_UNREACHABLE:
+        return "; (host, port) needs tcp in UCX_TLS on both sides"
+    return ""
+
+
 cdef Endpoint make_endpoint(Worker worker, EpHandle handle):
     cdef Endpoint endpoint = Endpoint.__new__(Endpoint)
     endpoint.worker = worker
@@ -135,13 +142,15 @@ cdef class Endpoint:
             peer = f"a worker with an address of {len(data)} bytes"
         self.worker = worker
         self.handle = open_ep(worker, &params, peer, error_handling, on_error)
+        self.handle.by_port = isinstance(address, tuple)
         self.handle.endpoint = weakref.ref(self)
 
     def __repr__(self):
         if self.handle is None or self.handle.ep == NULL:
             return "<Endpoint, closed>"
-        state = f", failed with status {self.handle.status}" if (
-            self.handle.status) else ""
+        state = ""
+        if self.handle.status:
+            state = f", failed with {STATUS_NAMES.get(self.handle.status, self.handle.status)}"
         return f"<Endpoint to {self.handle.peer}{state}>"
 
     cdef int check_made(self) except -1:
@@ -409,8 +418,8 @@ cdef class Endpoint:
         self.check()
         key.check()
         if key.ep is not self:
-            raise ValueError(f"{call}: {key!r} belongs to {key.ep!r}, not to "
-                             f"{self!r}")
+            raise ValueError(f"{call}: {key!r} belongs to another endpoint "
+                             f"({key.ep!r}) than {self!r}")
         if (offset < 0 or <size_t>offset > <size_t>key.size or
                 length > <size_t>key.size - <size_t>offset):
             raise status_class(range_status)(

@@ -61,7 +61,7 @@ cdef class Request:
         elif self.final_status == c.UCS_OK:
             state = "done"
         else:
-            state = f"failed with status {self.final_status}"
+            state = f"failed with {STATUS_NAMES.get(self.final_status, self.final_status)}"
         return f"<Request of {self.call}, {state}>"
 
     @property
@@ -241,6 +241,8 @@ cdef class Request:
             status = self.instead_of_cancel
         if status != c.UCS_OK:
             self.value = self.where()
+            if self.ep is not None:
+                self.value += advice(self.ep.handle, status)
             if status == c.UCS_ERR_INVALID_PARAM and self.call == "ucp_am_send_nbx":
                 # arguments are checked before: this is the receiver's answer
                 self.value += "; most likely the peer has no handler for this AM id"

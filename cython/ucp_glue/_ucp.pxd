@@ -107,6 +107,7 @@ cdef class EpHandle:
     cdef int status             # UCS_OK until it fails
     cdef bint is_closed         # UCX is done with it
     cdef readonly bint error_handling
+    cdef bint by_port           # connected to a listener
     cdef str peer
     cdef bytes client           # struct sockaddr_storage, of one that a listener made
     cdef object endpoint        # weak reference

@@ -46,7 +46,7 @@ from uct_tofu._seconds import seconds
 from ucp_glue import _driver, plugin
 from ucp_glue._inbox import BACKLOG, Inbox
 from ucp_glue.errors import (
-    UcpClosedError, UcpThreadError, UcpTruncatedError, status_class, status_error)
+    STATUS_NAMES, UcpClosedError, UcpThreadError, UcpTruncatedError, status_class, status_error)
 
 # Not a name of the module: those are gone when the interpreter ends and finds what was
 # left open.

@@ -584,7 +584,8 @@ cdef class Worker:
         if handle.on_error is not None and endpoint is not None:
             try:
                 handle.on_error(endpoint, status_error(
-                    "the endpoint", handle.status, handle.peer))
+                    "the endpoint", handle.status,
+                    handle.peer + advice(handle, handle.status)))
             except BaseException as exception:
                 self.keep(exception)
         return 0

@@ -51,7 +51,7 @@ import zlib
 
 from uct_tofu._seconds import seconds
 from uct_tofu.errors import (
-    TofuBufferError, TofuCallerError, TofuClosedError, TofuContiguityError,
+    STATUS_NAMES, TofuBufferError, TofuCallerError, TofuClosedError, TofuContiguityError,
     TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,
     TofuRangeError, TofuReadOnlyError, TofuThreadError, status_error)
 

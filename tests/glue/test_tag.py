@@ -177,3 +177,29 @@ ctx.close()
 """,
         tls,
     )
+
+
+NO_TCP = """
+with ucp_glue.Context() as ctx, ctx.worker() as worker:
+    told = []
+    with worker.listen(0, "127.0.0.1") as listener:
+        ep = worker.connect(("127.0.0.1", listener.port),
+                            on_error=lambda ep, error: told.append(str(error)))
+        try:
+            ep.tag_send(b"hello", 1).wait(PATIENCE)
+        except ucp_glue.UcpUnreachableError as error:
+            assert "UCS_ERR_UNREACHABLE" in str(error), error
+            assert "needs tcp in UCX_TLS" in str(error), error
+        else:
+            raise AssertionError("it arrived")
+        end = time.monotonic() + PATIENCE
+        while not told and time.monotonic() < end:
+            worker.progress()
+        assert "needs tcp in UCX_TLS" in told[0], told
+        assert "failed with UCS_ERR_UNREACHABLE" in repr(ep), ep
+"""
+
+
+def test_by_port_without_tcp(script):
+    """It can't be; the failure says what is missing."""
+    script(NO_TCP, "utofu")

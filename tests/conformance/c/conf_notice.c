@@ -543,6 +543,41 @@ CONF_TEST("3.7", unread_mrq, 2,
     pair_close(&pair);
 }
 
+CONF_TEST("3.7", unread_mrq_local, 2,
+          "utofu_query_num_unread_mrq counts local and remote notices that wait, and each once")
+{
+    enum { LOCAL = 3, REMOTE = 2 };
+    struct utofu_mrq_notice notice;
+    struct pair             pair;
+    size_t                  count = 0;
+    double                  until;
+    int                     i;
+
+    pair_open(&pair, 0);
+    for (i = 0; i < (conf_rank ? REMOTE : LOCAL); i++) {
+        CONF_OK(post(&pair, OP_PUT, pair.vcq.peer[1 - conf_rank], pair.stadds[1 - conf_rank], i,
+                     conf_rank ? CONF_RMRQ : CONF_LMRQ | CONF_TCQ, &pair));
+    }
+    if (conf_rank == 0) {
+        until = conf_now() + CONF_WAIT;
+        do {
+            CONF_OK(utofu_query_num_unread_mrq(pair.vcq.hdl, &count));
+            CONF_CHECK(count <= LOCAL + REMOTE, "%zu unread notices of %d", count, LOCAL + REMOTE);
+        } while ((count < LOCAL + REMOTE) && (conf_now() < until));
+        for (i = LOCAL + REMOTE; i > 0; i--) {
+            CONF_OK(utofu_query_num_unread_mrq(pair.vcq.hdl, &count));
+            CONF_CHECK(count == (size_t)i, "%zu unread notices, expected %d", count, i);
+            CONF_OK(utofu_poll_mrq(pair.vcq.hdl, 0, &notice));
+        }
+        CONF_OK(utofu_query_num_unread_mrq(pair.vcq.hdl, &count));
+        CONF_CHECK(count == 0, "%zu unread notices after all were read", count);
+        for (i = 0; i < LOCAL; i++) {
+            CONF_EXPECT_TCQ(&pair.vcq, &pair);
+        }
+    }
+    pair_close(&pair);
+}
+
 CONF_TEST("3.7", mrq_room_again, 2,
           "an MRQ of UTOFU_NUM_MRQ_ENTRIES = 2Ki takes any number of local and remote notices, as long as it is polled "
           "until NOT_FOUND before there are more than that")
