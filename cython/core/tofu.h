@@ -213,10 +213,12 @@ tofu_status_t tofu_rkey_ptr(const tofu_rkey_t *rkey, uint64_t remote_addr,
 
 /* ---------------------------------------------------------------- iface */
 
-#define TOFU_AM_ID_MAX 32 /* AM ids are 0 .. 31, as in UCT */
+#define TOFU_AM_ID_MAX       32 /* AM ids are 0 .. 31, as in UCT */
+#define TOFU_AM_MAX_SEG_SIZE (1u << 20)
 
 typedef struct tofu_iface_config {
-    size_t        am_seg_size;    /* largest am_bcopy / am_zcopy total, bytes */
+    size_t        am_seg_size;    /* largest am_bcopy / am_zcopy total, bytes; 64 to
+                                     TOFU_AM_MAX_SEG_SIZE */
     unsigned      rx_slots;       /* large receive slots of the iface */
     unsigned      rx_short_slots; /* small receive slots */
     unsigned      tx_bounce;      /* bounce buffers for bcopy */

@@ -69,7 +69,6 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back */
 #define TOFU_AM_SILENT_MS      3000u /* a holder of slots, for so long: is it alive? */
 #define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in a tick */
-#define TOFU_AM_MAX_SEG_SIZE   (1u << 20)
 /* Between rounds of a request table of which all entries are taken: the first rest,
  * and how often it is doubled.  Thousands may be trying; so that they do not come all
  * at once, each rests for 0.5 to 1.5 times that. */

@@ -175,8 +175,8 @@ static int control_asked_for(int conn)
 }
 
 /* The control memfd of a live member: found among its descriptors by name, checked by content.  Where
- * they can't be seen (it is not dumpable, its first thread has ended, there is no /proc here) it has to
- * pass it itself.  As control_map; -2: it has none of this job and version. */
+ * they can't be seen (it is not dumpable, its first thread has ended, there is no /proc here, its user
+ * namespace is another one) it has to pass it itself.  As control_map; -2: it has none of this job and version. */
 static int control_from_member(pid_t pid, int conn)
 {
     char           dir[40], name[96], want[128], path[320], link[256];
@@ -192,6 +192,10 @@ static int control_from_member(pid_t pid, int conn)
         snprintf(path, sizeof(path), "%s/%s", dir, ent->d_name);
         ssize_t n = readlink(path, link, sizeof(link) - 1);
         if (n <= 0) {
+            if ((n < 0) && (errno == EACCES)) {
+                ret = -1;
+                break;
+            }
             continue;
         }
         link[n] = '\0';

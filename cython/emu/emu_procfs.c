@@ -149,7 +149,7 @@ static uint64_t namespace_of(const char *name)
 
 void emu_namespaces(uint64_t ns[EMU_NAMESPACES])
 {
-    static const char *const name[EMU_NAMESPACES] = {"pid", "time"};
+    static const char *const name[EMU_NAMESPACES] = {"pid", "time", "user"};
 
     for (unsigned i = 0; i < EMU_NAMESPACES; i++) {
         ns[i] = namespace_of(name[i]);
@@ -163,7 +163,7 @@ uint64_t emu_ipc_namespace(void)
 
 const char *emu_namespace_differs(const uint64_t theirs[EMU_NAMESPACES])
 {
-    static const char *const name[EMU_NAMESPACES] = {"PID", "time"};
+    static const char *const name[EMU_NAMESPACES] = {"PID", "time", "user"};
     uint64_t                 ours[EMU_NAMESPACES];
 
     emu_namespaces(ours);

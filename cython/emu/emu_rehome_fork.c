@@ -14,6 +14,7 @@
  *
  * Without either, or a second thread, the child has the mappings, until our handler in it runs.
  */
+#include "emu_home.h"
 #include "emu_internal.h"
 #include "emu_rehome.h"
 #include "emu_stop.h"
@@ -176,7 +177,8 @@ static void advise(int advice)
 static bool add(const struct emu_mapping *m, void *arg)
 {
     (void)arg;
-    if (!is_needed(m)) {
+    /* No block is as long as a part of the file: another copy of the library, in this process, maps its peer's. */
+    if (!is_needed(m) && (m->end - m->begin < EMU_HOME_PART)) {
         held.m[held.num++] = *m;
     }
     return held.num < MAPPINGS_MAX;

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  18u
+#define EMU_SHM_VERSION  19u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -165,7 +165,7 @@ struct emu_shared_lock {
     _Atomic uint64_t word; /* the thread that has it */
 };
 
-#define EMU_NAMESPACES 2u /* emu_procfs.c */
+#define EMU_NAMESPACES 3u /* emu_procfs.c */
 
 struct emu_control {
     uint64_t             magic;
@@ -173,7 +173,8 @@ struct emu_control {
     uint32_t             uid;
     uint64_t             size;
     char                 job[72];
-    uint64_t             ns[EMU_NAMESPACES]; /* in which the numbers of its processes, and when they began, hold */
+    /* in which the numbers of its processes, and when they began, hold, and they may reach each other */
+    uint64_t             ns[EMU_NAMESPACES];
     struct emu_shared_lock lock; /* creation paths only */
     struct emu_proc_slot slot[EMU_MAX_PROCS];
     struct emu_node      node[EMU_MAX_NODES];

@@ -246,8 +246,9 @@ static void uct_utofu_ep_pending_purge(uct_ep_h tl_ep,
 {
     struct uct_utofu_purge purge = {.cb = cb, .arg = arg};
 
-    tofu_ep_pending_purge(uct_utofu_ep_core(tl_ep), uct_utofu_ep_purge_cb,
-                          &purge);
+    /* without a callback they are dropped, as by UCX's shared memory */
+    tofu_ep_pending_purge(uct_utofu_ep_core(tl_ep),
+                          (cb == NULL) ? NULL : uct_utofu_ep_purge_cb, &purge);
 }
 
 /* ----------------------------------------------------------------- connection */

@@ -135,9 +135,10 @@ uct_utofu_iface_config_core(const uct_utofu_iface_config_t *config,
     }
 
     if (config->am_seg_size != UCS_MEMUNITS_AUTO) {
-        if (config->am_seg_size < UCT_UTOFU_AM_SEG_SIZE_MIN) {
-            uct_utofu_error("UCX_UTOFU_AM_SEG_SIZE: it must be at least %u",
-                            UCT_UTOFU_AM_SEG_SIZE_MIN);
+        if ((config->am_seg_size < UCT_UTOFU_AM_SEG_SIZE_MIN) ||
+            (config->am_seg_size > TOFU_AM_MAX_SEG_SIZE)) {
+            uct_utofu_error("UCX_UTOFU_AM_SEG_SIZE: it can be %u to %u bytes",
+                            UCT_UTOFU_AM_SEG_SIZE_MIN, TOFU_AM_MAX_SEG_SIZE);
             return UCS_ERR_INVALID_PARAM;
         }
         core_config->am_seg_size = config->am_seg_size;

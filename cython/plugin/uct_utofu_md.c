@@ -370,12 +370,13 @@ static ucs_status_t uct_utofu_md_core_config(const uct_utofu_md_config_t *config
         core_config->tni = config->tni;
     }
     if (config->max_cqs != UCT_UTOFU_COUNT_AUTO) {
-        if ((config->max_cqs == 0) || (config->max_cqs > UINT_MAX)) {
+        if ((config->max_cqs == 0) || ((config->max_cqs > UINT_MAX) &&
+                                       (config->max_cqs != UCS_ULUNITS_INF))) {
             uct_utofu_error("UCX_UTOFU_MAX_CQS: %lu is not possible",
                             config->max_cqs);
             return UCS_ERR_INVALID_PARAM;
         }
-        core_config->max_cqs = config->max_cqs;
+        core_config->max_cqs = (unsigned)ucs_min(config->max_cqs, UINT_MAX);
     }
     if (config->max_vcqs < TOFU_VCQS_ALL) { /* auto and inf are more */
         core_config->max_vcqs = (unsigned)config->max_vcqs;

@@ -7,6 +7,7 @@ run one by one in a job of their own, and their verdict is read.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -299,6 +300,7 @@ def test_without_a_rank_the_slot_names_the_node():
 
 
 PID_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
+USER_NAMESPACE = ["unshare", "--user", "--map-current-user"]
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,9 @@ PID_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"]
         (PID_NAMESPACE, [], "is one of another PID namespace"),
         (PID_NAMESPACE, PID_NAMESPACE, "is one of another PID namespace"),
         ([], ["unshare", "--time", "--boottime", "100000"], "is one of another time namespace"),
+        ([], USER_NAMESPACE, "is one of another user namespace"),
+        (USER_NAMESPACE, [], "is one of another user namespace"),
+        (USER_NAMESPACE, USER_NAMESPACE, "is one of another user namespace"),
     ],
 )
 def test_another_namespace(emu_tests, first, second, said):
@@ -333,6 +338,41 @@ def test_another_namespace(emu_tests, first, second, said):
         assert done.returncode != 0 and said in done.stderr
         holder.stdin.close()
         assert holder.wait(30) == 0
+
+
+TWO_COPIES = """
+import ctypes, mmap, os, sys
+memory = mmap.mmap(-1, 65536, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+num, word, null = ctypes.c_ulong, ctypes.c_uint64, ctypes.c_void_p()
+lib = [ctypes.CDLL(path) for path in sys.argv[1:]]
+vcq, stadd, vcq_id = [word(), word()], [word(), word()], word()
+for i in range(2):
+    assert lib[i].utofu_create_vcq(ctypes.c_uint16(0), num(0), ctypes.byref(vcq[i])) == 0
+    assert lib[i].utofu_reg_mem(vcq[i], address, num(65536), num(0), ctypes.byref(stadd[i])) == 0
+assert lib[1].utofu_query_vcq_id(vcq[1], ctypes.byref(vcq_id)) == 0
+memory[0] = 5
+assert lib[0].utofu_put(vcq[0], vcq_id, stadd[0], word(stadd[1].value + 4096), num(8), word(0), num(0), null) == 0
+assert memory[4096] == 5
+child = os.fork()
+if child == 0:
+    os._exit(memory[0] if memory[4096] == 5 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+"""
+
+
+def test_fork_with_two_copies_of_the_library(tmp_path):
+    """One of them is the other's peer, and maps all of the memory that it has moved."""
+    library = Path(uct_tofu.lib_dir()) / "libtofucom.so"
+    copy = shutil.copy(library, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_COPIES, library, copy],
+        env=environment("copies"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 HOLDER = """

@@ -54,6 +54,14 @@ def test_am_kept(program, headroom, alignment, offset, offered):
     assert "kept" not in process.out + process.err, str(process)
 
 
+def test_pending_purged(program):
+    program("uct_pending")
+
+
+def test_no_limit_of_cqs(program):
+    program("uct_pending", UCX_UTOFU_MAX_CQS="inf")
+
+
 def test_movable(program):
     program("uct_movable")
 
