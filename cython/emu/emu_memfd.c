@@ -70,11 +70,16 @@ size_t emu_memfd_huge(int fd)
     return (!fstatfs(fd, &fs) && (fs.f_type == HUGETLBFS_MAGIC)) ? (size_t)fs.f_bsize : 0;
 }
 
-/* Whether the kernel fills new memory at once: after mlockall(MCL_FUTURE) */
+/* Whether the kernel fills new memory at once, as after mlockall(MCL_FUTURE).  It does not say; but
+ * a page that is mapped anew, always the same, is there then. */
 static bool fills_new_memory(void)
 {
+    static _Atomic uintptr_t tried;
+
     size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
-    void         *one    = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t     at     = atomic_load(&tried);
+    void         *one    = mmap((void *)at, page, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | ((at != 0) ? MAP_FIXED : 0), -1, 0);
     unsigned char filled = 1;
 
     if (one == MAP_FAILED) {
@@ -83,7 +88,9 @@ static bool fills_new_memory(void)
     if (mincore(one, page, &filled)) {
         filled = 1;
     }
-    munmap(one, page);
+    if ((at == 0) && !atomic_compare_exchange_strong(&tried, &at, (uintptr_t)one)) {
+        munmap(one, page); /* another thread was first */
+    }
     return filled & 1;
 }
 

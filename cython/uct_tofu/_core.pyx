@@ -51,8 +51,8 @@ import zlib
 
 from uct_tofu._seconds import seconds
 from uct_tofu.errors import (
-    STATUS_NAMES, TofuBufferError, TofuCallerError, TofuClosedError, TofuContiguityError,
-    TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,
+    STATUS_NAMES as _STATUS_NAMES, TofuBufferError, TofuCallerError, TofuClosedError,
+    TofuContiguityError, TofuDtypeError, TofuError, TofuForkError, TofuInUseError, TofuKeyError,
     TofuRangeError, TofuReadOnlyError, TofuThreadError, status_error)
 
 # Not a name of the module: those are gone when the interpreter ends and finds what was

@@ -144,7 +144,7 @@ cdef class Request:
         elif self.final_status == c.TOFU_OK:
             state = "done"
         else:
-            state = f"failed with {STATUS_NAMES.get(self.final_status, self.final_status)}"
+            state = f"failed with {_STATUS_NAMES.get(self.final_status, self.final_status)}"
         return f"<Request of {self.call}, {state}>"
 
     @property
