@@ -131,7 +131,7 @@ typedef struct tofu_md_config {
     size_t   stripe_thresh; /* bytes from which on a put or get may use another TNI
                               than that of its iface, or several */
     size_t   arena_chunk;  /* bytes of address space taken at a time for
-                              tofu_mem_alloc; 0: 64 MiB, and each time twice as
+                              tofu_mem_alloc; 0: 32 MiB, and each time twice as
                               much as before, up to 16 GiB */
 } tofu_md_config_t;
 

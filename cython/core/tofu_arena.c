@@ -19,7 +19,7 @@
 
 /* Few arenas, however much there is in them; but what looks at all that a process maps (memcheck
  * for leaks at its end) fills the holes. */
-#define TOFU_ARENA_FIRST ((size_t)64 << 20)
+#define TOFU_ARENA_FIRST ((size_t)32 << 20)
 #define TOFU_ARENA_LAST  ((size_t)16 << 30)
 
 typedef struct tofu_arena_hole { /* free pages, by address, never adjacent */

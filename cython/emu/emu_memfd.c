@@ -70,47 +70,21 @@ size_t emu_memfd_huge(int fd)
     return (!fstatfs(fd, &fs) && (fs.f_type == HUGETLBFS_MAGIC)) ? (size_t)fs.f_bsize : 0;
 }
 
-/* Whether the kernel fills new memory at once, as after mlockall(MCL_FUTURE).  It does not say; but
- * a page that is mapped anew, always the same, is there then. */
-static bool fills_new_memory(void)
-{
-    static _Atomic uintptr_t tried;
-
-    size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t     at     = atomic_load(&tried);
-    void         *one    = mmap((void *)at, page, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | ((at != 0) ? MAP_FIXED : 0), -1, 0);
-    unsigned char filled = 1;
-
-    if (one == MAP_FAILED) {
-        return true;
-    }
-    if (mincore(one, page, &filled)) {
-        filled = 1;
-    }
-    if ((at == 0) && !atomic_compare_exchange_strong(&tried, &at, (uintptr_t)one)) {
-        munmap(one, page); /* another thread was first */
-    }
-    return filled & 1;
-}
-
-/* The kernel might fill it: all of a sparse file, or of the other one's.  So nobody may use it
- * until it is unlocked; but not in general, as memcheck takes minutes for an mprotect of 16 GiB. */
+/* With mlockall(MCL_FUTURE) the kernel would fill it: all of a sparse file, or of the other one's. */
 void *emu_map_unlocked(void *at, size_t size, int prot, int fd, off_t off)
 {
     int   flags = (fd < 0) ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-    bool  bare  = fills_new_memory();
     void *base;
 
     /* huge pages that nobody has yet are set aside: where none is left the call fails, not an access */
     flags |= ((fd < 0) || !emu_memfd_huge(fd)) ? MAP_NORESERVE : 0;
     flags |= (at != NULL) ? MAP_FIXED : 0;
-    base = mmap(at, size, bare ? PROT_NONE : prot, flags, fd, off);
+    base = mmap(at, size, PROT_NONE, flags, fd, off);
 
     if (base != MAP_FAILED) {
-        munlock(base, size); /* after MCL_ONFAULT, too */
+        munlock(base, size);
     }
-    if ((base != MAP_FAILED) && bare && mprotect(base, size, prot)) {
+    if ((base != MAP_FAILED) && mprotect(base, size, prot)) {
         if (at == NULL) { /* else these addresses stay the caller's */
             munmap(base, size);
         }

@@ -22,7 +22,7 @@ arena_chunk=0, kept_registrations=256)\n--\n\nOwns registered memory, which remo
         several; 0 is the default, 256 KiB; infinity: never.
     arena_chunk : int
         Bytes of address space taken at a time for ``alloc``; 0 is the default:
-        64 MiB, and each time twice as much as before, up to 16 GiB.
+        32 MiB, and each time twice as much as before, up to 16 GiB.
     kept_registrations : int
         How many NumPy arrays stay registered after a large ``Endpoint.put`` or
         ``get``, until they go (the longest unused give way); 0: none.  While it
