@@ -228,7 +228,7 @@ CONF_TEST("idle", barrier_on_one_cpu, 2, "who waits at a barrier offers its CPU,
 #define POLLERS 3
 #define TURNS   800  /* of all of them */
 #define A_TURN  8192 /* polls */
-#define ENOUGH  60   /* offers: it goes on for ever like that */
+#define ENOUGH  200  /* offers: it goes on for ever like that.  A lock is seen after some turns of up to 16 each. */
 
 static struct conf_vcq common;
 static _Atomic int     lock, turns;
