@@ -194,12 +194,12 @@ def value_text(case, value):
     return f"{value * 1e9:.1f} ns" if value < 1e-5 else f"{value * 1e6:.2f} us"
 
 
-def take_turns(measurements, names, line):
+def take_turns(measurements, names, line, tries=TRIES):
     """One value for each name, times of a cache line around them, and: are they equal?
 
     measurements: name -> measurement.
     """
-    for _ in range(TRIES):
+    for _ in range(tries):
         values, lines = {}, [line()]
         for name in names:
             values[name] = measurements[name]()
@@ -209,10 +209,11 @@ def take_turns(measurements, names, line):
     return values, lines, False
 
 
-def measure(cases, rounds, progress, line=lambda: 1.0):
+def measure(cases, rounds, progress, line=lambda: 1.0, tries=TRIES):
     """Take turns; returns one result per case.
 
     line: measures the time of a cache line between the CPUs, in seconds.
+    tries: how often a round is run at most, until it is steady.
     """
     samples = [
         {"ours": [], "peer": [], "ratio": [], "line": [], "steady": []} for _ in cases
@@ -224,7 +225,7 @@ def measure(cases, rounds, progress, line=lambda: 1.0):
             # Whoever goes second has the warmer machine: swap each round.
             order = names if number % 2 == 0 else names[::-1]
             values, lines, steady = take_turns(
-                {"ours": case.ours, **case.peers}, order, line
+                {"ours": case.ours, **case.peers}, order, line, tries
             )
             peer = case.best([values[name] for name in case.peers])
             sample["ours"].append(values["ours"])
@@ -292,7 +293,7 @@ def run_table(program, description, kernels, make_cases):
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write all samples to FILE")
-    parser.add_argument("--quick", action="store_true", help="3 short rounds")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, each run once")
     parser.add_argument("--rounds", type=count_of, default=None, help="default 5")
     parser.add_argument("--only", metavar="TEXT", help="only cases that contain TEXT")
     options = parser.parse_args()
@@ -304,7 +305,7 @@ def run_table(program, description, kernels, make_cases):
     os.environ.setdefault("UTOFU_EMU_JOB", f"{program}-{os.getpid()}")
     host = host_info(cpus, rounds, options.quick)
     with tempfile.TemporaryDirectory() as folder:
-        seconds = 0.1 if options.quick else 0.3
+        seconds = 0.03 if options.quick else 0.3
         bench = Bench(compile_kernels(folder, [*kernels, "line"]), cpus, seconds)
         cases = [
             case
@@ -319,6 +320,7 @@ def run_table(program, description, kernels, make_cases):
                 rounds,
                 lambda text: print(text, file=sys.stderr, flush=True),
                 bench.line,
+                tries=1 if options.quick else TRIES,
             )
         except (perftest.PerftestError, subprocess.SubprocessError) as error:
             sys.exit(f"{program}: {error}")

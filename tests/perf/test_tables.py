@@ -33,11 +33,11 @@ class Machine:
         return once
 
 
-def table(machine, rounds):
+def table(machine, rounds, **how):
     case = table_common.Case(
         "a line", "s", 1.3, machine.takes(1.2), {"sysv": machine.takes(1.0)}
     )
-    return table_common.measure([case], rounds, lambda text: None, machine.line)[0]
+    return table_common.measure([case], rounds, lambda text: None, machine.line, **how)[0]
 
 
 def test_steady():
@@ -60,3 +60,13 @@ def test_never_steady():
     result = table(Machine([30e-9, 120e-9]), 3)
     assert result["steady"] == 0
     assert result["ratio"] != pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("how", "runs"), [({"tries": 1}, 1), ({}, table_common.TRIES)])
+def test_runs_of_a_round(how, runs):
+    """One that is not steady is run again, but not with --quick."""
+    machine, lines = Machine([30e-9, 120e-9]), []
+    read_line = machine.line
+    machine.line = lambda: lines.append(read_line()) or lines[-1]
+    assert table(machine, 2, **how)["steady"] == 0
+    assert len(lines) == 2 * runs * 3  # around ours and the peer's
