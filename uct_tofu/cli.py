@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -36,22 +37,32 @@ def _on_sigterm(number, frame):
     sys.exit(128 + number)
 
 
+@contextlib.contextmanager
+def _output_told():
+    """Says that the standard output can't be written."""
+    try:
+        yield
+    except OSError as error:
+        # A file of a command's own has a name.
+        if error.filename is None and error.errno in OUTPUT_FAILS:
+            raise click.ClickException(f"standard output: {error.strerror}") from None
+        raise
+
+
 class _Commands(click.Group):
     """Says that it was interrupted, or can't write its output, of whichever command."""
 
+    def make_context(self, *args, **kwargs):
+        with _output_told():  # --help and --version
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx):
         try:
-            return super().invoke(ctx)
+            with _output_told():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(128 + signal.SIGINT)
-        except OSError as error:
-            # A file of a command's own has a name.
-            if error.filename is None and error.errno in OUTPUT_FAILS:
-                raise click.ClickException(
-                    f"standard output: {error.strerror}"
-                ) from None
-            raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -389,6 +389,9 @@ def run(
         options += ["-d", device or DEVICES.get(transport, "memory")]
     options += list(extra)
     what = f"ucx_perftest {test} over {transport}, {size} B, {layout}"
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 2 * size > there:  # from one process to another: it would be killed, or never end
+        raise PerftestError(f"{what}: needs {2 * size} bytes, and the host has {there}")
     text = pair_on_port(
         [tool, *options, "-c", str(cpus[0])],
         [tool, "127.0.0.1", *options, "-c", str(cpus[1]), "-f", "-v"],

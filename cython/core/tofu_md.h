@@ -93,7 +93,6 @@ struct tofu_md {
     void                       *unordered; /* pages that say so (tofu_vcq.h), or NULL */
     void                       *movable;
     void                       *scratch;
-    utofu_stadd_t              scratch_stadd;
 
     pthread_mutex_t            lock;     /* all below */
     tofu_rail_t                rail[TOFU_MAX_TNIS]; /* by index in tnis; [0] unused */

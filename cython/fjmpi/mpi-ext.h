@@ -22,12 +22,7 @@
 #ifndef UCT_TOFU_MPI_EXT_H
 #define UCT_TOFU_MPI_EXT_H
 
-/* Open MPI has a header of this name, too */
-#if defined(__has_include_next)
-#  if __has_include_next(<mpi-ext.h>)
-#    include_next <mpi-ext.h>
-#  endif
-#endif
+#include <mpi-ext-next.h> /* Open MPI has a header of this name, too */
 
 #include <mpi.h>
 #include <stdio.h>

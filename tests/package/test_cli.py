@@ -57,7 +57,8 @@ def test_as_a_module(processes):
     assert code == 0 and output.startswith(f"uct-tofu, version {uct_tofu.__version__}")
 
 
-@pytest.mark.parametrize("arguments", [("plugin-dir",), ("emu", "ls"), ("env",)])
+@pytest.mark.parametrize("arguments", [("plugin-dir",), ("emu", "ls"), ("env",), ("-h",), ("--version",)]
+)
 def test_output_that_cannot_be_written(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -329,7 +330,9 @@ def test_perftest_reports_the_tools_error(cli):
     assert code == 1
     assert "Transport nosuch was not found" in output
     code, output = cli("perftest", "--size", "8x")
-    assert code == 2 and "is not a size" in output
+    assert code == 2 and "'8x' is not a size" in output
+    code, output = cli("perftest", "--transport", "sysv", "--size", "9" * 20)
+    assert code == 1 and "and the host has" in output
 
 
 def _descendants(pid):

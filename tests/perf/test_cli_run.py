@@ -117,6 +117,11 @@ def test_timed_with_and_without_a_profile(cli, tmp_path):
         (["-c", "4095"], "CPU 4095"),
         (["-p", "colour=1"], "unknown params colour"),
         (["-o", "no/such/folder"], "no/such/folder"),
+        (["-s", "8abc"], "'8abc' is not a size"),
+        (["-d", "memory"], "-d is for the layer libuct"),
+        (["--layer", "ucp", "-D", "zcopy"], "-D is for the layers"),
+        (["--layer", "utofu", "-t", "barrier", "-s", "8,64"], "sends nothing"),
+        (["-t", "ep_create", "-s", "8"], "sends nothing"),
     ],
 )
 def test_errors(cli, arguments, words):

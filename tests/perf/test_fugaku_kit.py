@@ -19,7 +19,6 @@ TOP = HERE.parents[1]
 KIT = TOP / "perf" / "fugaku"
 SCRIPTS = sorted(KIT.glob("*.sh"))
 JOBS = [path for path in SCRIPTS if "#PJM" in path.read_text()]
-SOURCED = ("env.sh", "job.sh")
 BIN = Path(sys.executable).parent
 
 spec = importlib.util.spec_from_file_location("places", KIT / "places.py")

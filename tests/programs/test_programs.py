@@ -205,6 +205,16 @@ def test_mpi_ext_beside_a_definition_of_mpi_init(language, mpicc, mpiexec, uct_t
     ]
 
 
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_mpi_ext_beside_that_of_the_mpi(language, mpicc, uct_tofu_flags, tmp_path):
+    """The MPI's header of that name is there, too, and no pedant is told of how."""
+    if language == "c++" and shutil.which("g++") is None:
+        pytest.skip("no g++ is installed")
+    (tmp_path / "mpi-ext.h").write_text("#define OF_THE_MPI 1\n")
+    flags = [f"-I{tmp_path}", "-pedantic"]
+    mpicc("own_ext", language, [*uct_tofu_flags("--mpi-ext"), *flags])
+
+
 def test_mpi_ext_by_pkg_config(mpicc, mpiexec, lib_dir):
     """pkg-config knows the header's folder by a name of its own."""
     if shutil.which("pkg-config") is None:

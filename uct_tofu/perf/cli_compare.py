@@ -264,7 +264,7 @@ def predict(only, output, html_file, markdown_file, repeats, seconds, limit):
     """Hold the timed mode against published figures of raw uTofu.
 
     The exit code is 0 when every line that is judged holds, 1 when one does not or
-    could not be measured.
+    could not be measured, 2 when --only leaves none or a file can't be written.
     """
     from uct_tofu.perf import predict as made
     from uct_tofu.perf import report

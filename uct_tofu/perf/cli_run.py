@@ -28,9 +28,9 @@ def sizes_of(context, parameter, values):
     found = []
 
     def number(text):
-        text = text.strip().upper().removesuffix("B").removesuffix("I")
-        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-        digits = text if factor == 1 else text[:-1]
+        digits = text.strip().upper().removesuffix("B").removesuffix("I")
+        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(digits[-1:], 1)
+        digits = digits if factor == 1 else digits[:-1]
         if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
             raise click.BadParameter(f"{text!r} is not a size of 1 or more")
         return int(digits) * factor
@@ -183,6 +183,18 @@ def _check_tests(tests, layers):
             )
 
 
+def _check_sizes(test, name, sizes):
+    """``click.BadParameter`` for sizes that the test, here called name, can't have."""
+    other = [size for size in sizes if size != 8]
+    if other and name in runner.EIGHT_BYTES:
+        said = f"the test {test} is of 8 bytes, not of {other[0]}"
+    elif sizes and name in runner.NO_DATA:
+        said = f"the test {test} sends nothing that has a size"
+    else:
+        return
+    raise click.BadParameter(said, param_hint="'--size'")
+
+
 def _by_test(jobs, progress, absent):
     """The records: layers and transports of one test take turns."""
     for _, members in itertools.groupby(jobs, key=lambda job: job.test):
@@ -281,14 +293,13 @@ def run_command(
     """
     if transports and not {"libuct", "ucp"} & set(layers):
         raise click.UsageError("-x is for the layers libuct and ucp")
+    if device and "libuct" not in layers:
+        raise click.UsageError("-d is for the layer libuct")
+    if layout and layers and not set(layers) - {"ucp", "mpi"}:
+        raise click.UsageError("-D is for the layers utofu, uct and libuct")
     _check_tests(tests, layers or ("uct",))
     for test, layer, _ in _chosen(tests, layers, transports):
-        other = [size for size in sizes or () if size != 8]
-        if other and runner.canonical(test, layer) in runner.EIGHT_BYTES:
-            raise click.BadParameter(
-                f"the test {test} is of 8 bytes, not of {other[0]}",
-                param_hint="'--size'",
-            )
+        _check_sizes(test, runner.canonical(test, layer), sizes or ())
     failed = False
 
     def absent(_, error):

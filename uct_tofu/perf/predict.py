@@ -147,7 +147,7 @@ def _line(name, test, text, *, size=None, profile="tofud", **options):
 def lines() -> list[Line]:
     """All lines, in the order of the report.
 
-    Source: data/fugaku_published.json; perf/tofud_model.py.
+    Source: data/fugaku_published.json; uct_tofu/perf/tofud_model.py.
     """
     put, piggyback = {"layout": "zcopy"}, {"layout": "short"}
     result = [

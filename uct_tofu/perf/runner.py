@@ -35,6 +35,7 @@ WINDOWED = (*BANDWIDTH, "add_mr", "gups", "many_to_one")
 ONE_WAY = ("put_lat", "am_lat", "add_lat", "tag_lat", "stream_lat", "mt_pingpong")
 ONE_WAY += ("pingpong_flag", "pingpong_mrq")
 EIGHT_BYTES = ("add_lat", "add_mr", "fadd", "swap", "cswap", "gups", "reduce")
+NO_DATA = ("barrier", "ep_create")  # their size in records is 8
 LIMIT = (120, 40)  # seconds until a kernel is given up: and for each of a repeat
 NO_LAYOUT = ("barrier", "reduce", "reg_mem", "ep_create")
 WINDOW = 32  # ucx_perftest's of put_bw
@@ -98,9 +99,7 @@ def default_sizes(test: str) -> tuple[int, ...]:
 
     Source: ucx_perftest -h; limits of the transports.
     """
-    if test in EIGHT_BYTES or test in ("many_to_one", "put_rate", "mt_pingpong"):
-        return (8,)
-    if test in ("barrier", "ep_create"):
+    if test in (*EIGHT_BYTES, *NO_DATA, "many_to_one", "put_rate", "mt_pingpong"):
         return (8,)
     if test == "reg_mem":
         return (4096, 65536, 1 << 20)

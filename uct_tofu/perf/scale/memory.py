@@ -27,7 +27,7 @@ CONFIG = {  # defaults of tofu_iface_config_t
 }
 MRQ_ENTRIES = 131072  # UTOFU_NUM_MRQ_ENTRIES by default
 MAX_POST_BUDGET = 8192  # TOFU_MAX_POST_BUDGET
-TNIS, CQS_PER_TNI, VCQS_PER_CQ = 6, 9, 8
+TNIS, CQS_PER_TNI = 6, 9
 
 
 def _round(value: int, unit: int) -> int:

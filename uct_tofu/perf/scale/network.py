@@ -13,7 +13,6 @@ FULL = (24, 23, 24)  # units of the largest network
 UNIT = (2, 3, 2)
 UNIT_NODES = 12
 FULL_NODES = FULL[0] * FULL[1] * FULL[2] * UNIT_NODES
-LINKS = 10
 
 
 def shape_for(nodes: int) -> tuple[int, int, int]:

@@ -64,7 +64,7 @@ class Node:
     """
 
     __slots__ = (
-        "channels", "cpu_free", "cq_free", "links", "phase", "posts", "ready",
+        "channels", "cpu_free", "cq_free", "links", "phase", "ready",
         "receive_free", "run_at", "tick_at", "tni_free",
     )  # fmt: skip
 
@@ -75,7 +75,6 @@ class Node:
         self.run_at = self.tick_at = None
         self.ready: deque = deque()
         self.channels: deque = deque()
-        self.posts = 0
 
     def depart(self, time: float, data: float, gap: float, link) -> float:
         """When an operation that is posted now leaves; takes what it needs.
@@ -96,7 +95,6 @@ class Node:
             self.links[link] = start + data
         self.tni_free = start + data
         self.cq_free = start + max(data, gap)
-        self.posts += 1
         return start
 
 
