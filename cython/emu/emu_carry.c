@@ -128,7 +128,7 @@ static int carry_put(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     }
     code = write_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), src, d->length, emu_put_order(vcq, d->flags), t);
     atomic_thread_fence(memory_order_seq_cst); /* the kernel's copy, then what we store next */
-    return emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, d->length);
+    return emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, d->length, false);
 }
 
 static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)
@@ -159,7 +159,7 @@ static int carry_get(struct emu_vcq *vcq, const struct emu_desc *d, const struct
     code = read_private(c->peer, r, EMU_STADD_OFF(d->rmt_stadd), dst, d->length,
                         (d->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq), t);
     return (code == UTOFU_SUCCESS) ? emu_region_still(r) :
-                                     emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, d->length);
+                                     emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, d->length, true);
 }
 
 static int carry_armw(struct emu_vcq *vcq, const struct emu_desc *d, const struct emu_times *t, struct emu_carried *c)

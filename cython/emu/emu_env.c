@@ -132,7 +132,7 @@ static bool is_on(const char *variable)
     if ((s == NULL) || (*s == '\0')) {
         return false;
     }
-    on = number(s, &v) ? (v != 0) : emu_on_or_off(s);
+    on = number(s, &v) ? ((v <= 1) ? (int)v : -1) : emu_on_or_off(s);
     if (on < 0) {
         emu_message("%s=\"%s\" is neither 0 nor 1; 1 is used", variable, s);
     }

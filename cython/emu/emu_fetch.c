@@ -53,7 +53,7 @@ EMU_EXPORT int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uto
         code = emu_private_read(peer, r, EMU_STADD_OFF(rmt_stadd), dst, length,
                                 (flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0, emu_get_order(vcq));
         if (code != UTOFU_SUCCESS) {
-            code = emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, length);
+            code = emu_local_blame(code, UTOFU_ERR_MRQ_LCL_MEMORY, dst, length, true);
             goto failed_here;
         }
     }

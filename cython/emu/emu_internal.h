@@ -462,8 +462,8 @@ EMU_INLINE enum emu_order emu_get_order(const struct emu_vcq *vcq)
 
 /* emu_local.c: is all of that memory of ours mapped still? */
 bool emu_local_is_there(const void *addr, size_t n);
-/* What a copy by the kernel failed with (an MRQ error), or that code if it was our side */
-int emu_local_blame(int code, int local_code, const void *addr, size_t n);
+/* What a copy by the kernel failed with (an MRQ error), or that code if it was our side, which was read or written */
+int emu_local_blame(int code, int local_code, const void *addr, size_t n, bool written);
 /* Strict mode: is what is mapped here of a peer there, that is to say when it is this process?
  * (Of others it is a file, and emu_fault.c looks after that.) */
 bool emu_target_is_there(const struct emu_peer *peer, const struct emu_region *r, uint64_t off, size_t n);

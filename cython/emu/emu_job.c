@@ -201,6 +201,12 @@ static int node_claim(void)
     return ret;
 }
 
+/* What a user can do about it */
+static const char *hint(int err)
+{
+    return (err == EFBIG) ? " (ulimit -f)" : "";
+}
+
 static int segment_create(void)
 {
     struct emu_proc_slot *slot = &emu_g.control->slot[emu_g.slot];
@@ -209,8 +215,8 @@ static int segment_create(void)
 
     emu_g.seg_fd = emu_memfd("utofu-emu-process", size);
     if ((emu_g.seg_fd < 0) || fstat(emu_g.seg_fd, &st)) {
-        emu_message("can't make a process segment of %llu bytes (sparse): %s", (unsigned long long)size,
-                    strerror(errno));
+        emu_message("can't make a process segment of %llu bytes (sparse): %s%s", (unsigned long long)size,
+                    strerror(errno), hint(errno));
         return -1;
     }
     emu_g.shm = emu_map_unlocked(NULL, EMU_STAGS_OFF, PROT_READ | PROT_WRITE, emu_g.seg_fd, 0);
@@ -411,7 +417,8 @@ static int join_locked(void)
         return code;
     }
     if (emu_control_open()) {
-        emu_message("can't open or make the control segment of job \"%s\": %s", emu_g.job, strerror(errno));
+        emu_message("can't open or make the control segment of job \"%s\": %s%s", emu_g.job, strerror(errno),
+                    hint(errno));
         goto err_forget;
     }
     if (slot_claim()) {

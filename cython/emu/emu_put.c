@@ -68,7 +68,7 @@ EMU_INLINE int put_data(struct emu_vcq *vcq, uint64_t rmt_id, const char *src, u
     } else {
         code = emu_private_write(peer, r, EMU_STADD_OFF(rmt_stadd), src, n, emu_put_order(vcq, flags));
         if (emu_unlikely(code != UTOFU_SUCCESS)) {
-            code = emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, n);
+            code = emu_local_blame(code, UTOFU_ERR_TCQ_MEMORY, src, n, false);
             goto failed;
         }
         /* the kernel's copy, then whatever we store next */

@@ -119,6 +119,7 @@ def test_a_wrong_word_for_rehome_is_said(emu_tests):
     "variable, value, said",
     [
         ("STRICT", "strict", "is neither 0 nor 1; 1 is used"),
+        ("STRICT", "2", "is neither 0 nor 1; 1 is used"),
         ("STRICT", "off", None),
         ("STRICT", "on", None),
         ("NODE", "-2", "is not a number from 0 on; ignored"),

@@ -76,6 +76,54 @@ CONF_TEST("unmapped", unmapped_by_the_kernel, 2, "where the kernel copies what i
     unmapped(CONF_MEM_ANON, 8 << 20, false);
 }
 
+/* Up to so much the kernel copies a get at once, into the place itself */
+#define BY_THE_KERNEL 64
+
+static void may_not_be_used(void)
+{
+    enum { SIZE = 8192 };
+    struct conf_vcq vcq;
+    struct conf_mem mem;
+    utofu_stadd_t   stadds[2];
+
+    setenv("UTOFU_EMU_REHOME", "0", 1);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_ANON, SIZE);
+    memset(mem.addr, 1 + conf_rank, SIZE);
+    conf_reg_all(&vcq, mem.addr, SIZE, stadds);
+    if (conf_rank == 0) {
+        const size_t puts[] = {8, 64, SIZE};
+
+        CONF_CHECK(mprotect(mem.addr, SIZE, PROT_NONE) == 0, "mprotect");
+        for (int i = 0; i < 3; i++) {
+            CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], puts[i], 1, CONF_TCQ, CONF_PTR(1)));
+            CONF_EXPECT_TCQ_ERROR(&vcq, CONF_PTR(1), UTOFU_ERR_TCQ_MEMORY);
+        }
+        CONF_CHECK(mprotect(mem.addr, SIZE, PROT_READ) == 0, "mprotect");
+        CONF_OK(utofu_get(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], BY_THE_KERNEL, 2, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ_ERROR(&vcq, UTOFU_MRQ_TYPE_LCL_GET, vcq.peer[1], 2, UTOFU_ERR_MRQ_LCL_MEMORY);
+        CONF_OK(utofu_put(vcq.hdl, vcq.peer[1], stadds[0], stadds[1], SIZE, 3, CONF_LMRQ, NULL));
+        CONF_EXPECT_MRQ(&vcq, UTOFU_MRQ_TYPE_LCL_PUT, vcq.peer[1], 3, NULL);
+        CONF_EXPECT_QUIET(&vcq);
+    }
+    conf_barrier();
+    CONF_CHECK_BYTES(mem.addr, SIZE, 1, "what was put");
+    conf_barrier();
+    conf_dereg(&vcq, stadds[conf_rank]);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("unmapped", protected_by_the_kernel, 2, "memory that may not be used any more is told of the side whose it is")
+{
+    may_not_be_used();
+}
+
+CONF_TEST("unmapped", protected_timed, 2, "and in the timed mode")
+{
+    setenv("UTOFU_EMU_TIMING", "tofud", 1);
+    may_not_be_used();
+}
+
 CONF_TEST("unmapped", unmapped_timed, 2, "and in the timed mode")
 {
     setenv("UTOFU_EMU_REHOME", "0", 1);
