@@ -102,7 +102,7 @@ struct emu_peer_mapping { /* all that was ever made of them */
     uint64_t                room; /* addresses that it takes */
     bool                    moved;
     uint64_t                dev, ino; /* of the file; 0, 0: nobody else is to use it */
-    uint32_t                index; /* which emu_peer_seg had it last */
+    uint32_t                index, gen; /* of the emu_peer_seg that has it, and nobody else while that is registered */
     bool                    writable;
     struct emu_peer_mapping *next;
 };
@@ -430,7 +430,7 @@ EMU_COLD void emu_lane_heat(struct emu_vcq_block *target, struct emu_lane *lane)
 /* The producer is done with the lane: its reader drops it when it has read all. */
 void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries);
 /* Neither side uses it any more: somebody else may claim it. */
-void emu_lane_give_back(struct emu_lane *lane);
+void emu_lane_give_back(struct emu_lane *lane, uint32_t lane_entries);
 
 /* What must not be seen before what: nothing; the last word of all; the last word of
  * each cache line (which is that of all, too). */

@@ -27,8 +27,10 @@ bool emu_lane_peek(int seg_fd, uint32_t index, uint32_t lane_entries, uint32_t s
            (ssize_t)n;
 }
 
-void emu_lane_give_back(struct emu_lane *lane)
+void emu_lane_give_back(struct emu_lane *lane, uint32_t lane_entries)
 {
+    /* what is in its rings nobody reads any more; who has the lane next may not come for long */
+    madvise((char *)lane + EMU_LANE_HEAD, EMU_LANE_SIZE(lane_entries) - EMU_LANE_HEAD, MADV_REMOVE);
     lane->vcq_gen = 0;
     /* before it is free: who claims it is not to be taken for one that has closed it */
     atomic_store_explicit(&lane->state, EMU_LANE_OPEN, memory_order_relaxed);
@@ -42,7 +44,7 @@ void emu_lane_close(struct emu_lane *lane, uint32_t lane_entries)
     while ((state != EMU_LANE_LEFT) && !atomic_compare_exchange_weak(&lane->state, &state, EMU_LANE_CLOSED)) {
     }
     if (state == EMU_LANE_LEFT) {
-        emu_lane_give_back(lane);
+        emu_lane_give_back(lane, lane_entries);
     }
     munmap(lane, EMU_LANE_SIZE(lane_entries));
 }

@@ -66,12 +66,14 @@ void emu_peer_unmap(struct emu_peer_process *p)
 
 /* What was mapped of that file before: memory that is registered for each transfer is in the same one again,
  * under another generation, and perhaps another index. */
-static struct emu_peer_mapping *mapping_of(struct emu_peer_process *p, uint64_t dev, uint64_t ino, bool writable,
-                                           uint64_t need)
+static struct emu_peer_mapping *mapping_of(struct emu_peer_process *p, const struct emu_stag *e, uint64_t dev, uint64_t ino,
+                                           bool writable, uint64_t need)
 {
     struct emu_peer_mapping *m = p->mappings;
 
-    while ((m != NULL) && ((m->dev != dev) || (m->ino != ino) || (m->size < need) || (writable && !m->writable))) {
+    /* not of another index that is still registered (the file is, read-only, and writable): it would go with either */
+    while ((m != NULL) && ((m->dev != dev) || (m->ino != ino) || (m->size < need) || (writable && !m->writable) ||
+                           ((m->index != e->seg) && (atomic_load(&p->shm->seg[m->index].gen) == m->gen)))) {
         m = m->next;
     }
     return m;
@@ -235,7 +237,7 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
     ipc_ns = shared->ipc_ns;
     fd     = shared->fd;
     atomic_thread_fence(memory_order_acquire); /* they were read before it is seen whether they are still right */
-    m      = (atomic_load(&shared->gen) == gen) ? mapping_of(proc, dev, ino, writable, need) : NULL;
+    m      = (atomic_load(&shared->gen) == gen) ? mapping_of(proc, e, dev, ino, writable, need) : NULL;
     if (m == NULL) {
         source.what = (struct emu_attached){.dev = dev, .ino = ino, .ipc_ns = ipc_ns};
         if (source_open(&source, proc, fd, writable) && (atomic_load(&shared->gen) == gen) && (source.what.size >= need)) {
@@ -248,10 +250,9 @@ static void *peer_segment(struct emu_peer_process *proc, const struct emu_stag *
     }
     /* An older mapping stays when it is of the same file: another VCQ may use pointers into it. */
     m->index = index;
-    if ((seg->base != NULL) && (seg->gen != gen) && (seg->base != m->base)) {
-        struct emu_peer_mapping *old = mapping_at(proc, seg->base);
-
-        if ((old != NULL) && (old->index == index)) { /* else it has another index by now */
+    m->gen   = gen;
+    for (struct emu_peer_mapping *old = proc->mappings; (seg->gen != gen) && (old != NULL); old = old->next) {
+        if ((old->size != 0) && (old->index == index) && (old->gen != gen)) {
             mapping_let_go(old);
         }
     }

@@ -25,7 +25,7 @@ void emu_lane_release(struct emu_lane *lane)
     lane->vcq_gen = 0;
     if (owner_is_gone(atomic_load(&lane->owner)) ||
         !atomic_compare_exchange_strong(&lane->state, &open, EMU_LANE_LEFT)) {
-        emu_lane_give_back(lane);
+        emu_lane_give_back(lane, emu_g.env.lane_entries);
     }
     munmap(lane, EMU_LANE_SIZE(emu_g.env.lane_entries));
 }

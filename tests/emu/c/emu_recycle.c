@@ -459,3 +459,40 @@ CONF_TEST("recycle", lanes_of_the_dead_are_given_back, 2, "a sender that finds n
     conf_vcq_close(&vcq);
     conf_mem_free(&mem);
 }
+
+/* The rings of a lane take what a burst of notices has filled of them. */
+CONF_TEST("recycle", lanes_give_memory_back, 1, "of senders that are gone, and were read, no memory is left but a page each")
+{
+    enum { SENDERS = 100, NOTICES = 20000, WARM = 5 };
+    struct utofu_mrq_notice notice;
+    struct conf_vcq         target, sender;
+    struct conf_mem         mem;
+    utofu_stadd_t           there;
+    uint64_t                before = 0, after;
+
+    conf_timeout(100);
+    conf_vcq_create(&target, 0, 0);
+    conf_mem_alloc(&mem, CONF_MEM_MEMFD, 4096);
+    there = conf_reg(&target, mem.addr, 4096, 0);
+    for (unsigned i = 0; i < WARM + SENDERS; i++) {
+        if (i == WARM) {
+            before = own_segment_bytes();
+        }
+        conf_vcq_create(&sender, i % 6, 0);
+        for (unsigned k = 0; k < NOTICES; k++) {
+            CONF_POST(sender.hdl, utofu_put_piggyback8(sender.hdl, target.id, k, there, 8, k & 255, CONF_RMRQ, NULL));
+        }
+        for (unsigned k = 0; k < NOTICES; k++) {
+            CONF_OK(CONF_WAIT_MRQ(&target, &notice));
+            CONF_CHECK(notice.edata == (k & 255), "EDATA %d of notice %u", (int)notice.edata, k);
+        }
+        conf_vcq_close(&sender);
+        CONF_CHECK(utofu_poll_mrq(target.hdl, 0, &notice) == UTOFU_ERR_NOT_FOUND, "one notice too many");
+    }
+    after = own_segment_bytes();
+    CONF_CHECK((before > 0) && (after < before + SENDERS * 65536), "%llu bytes, then %llu", (unsigned long long)before,
+               (unsigned long long)after);
+    conf_dereg(&target, there);
+    conf_vcq_close(&target);
+    conf_mem_free(&mem);
+}

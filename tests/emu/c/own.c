@@ -95,7 +95,8 @@ int own_fds(void)
     return n;
 }
 
-uint64_t own_home_bytes(void)
+/* What a memfd of this process with that name has */
+static uint64_t memfd_bytes(const char *name)
 {
     uint64_t bytes = 0;
 
@@ -104,12 +105,22 @@ uint64_t own_home_bytes(void)
         struct stat st;
 
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        if ((readlink(path, target, sizeof(target) - 1) > 0) && (strstr(target, HOME) != NULL)) {
+        if ((readlink(path, target, sizeof(target) - 1) > 0) && (strstr(target, name) != NULL)) {
             CONF_CHECK(fstat(fd, &st) == 0, "fstat");
             bytes = (uint64_t)st.st_blocks * 512;
         }
     }
     return bytes;
+}
+
+uint64_t own_home_bytes(void)
+{
+    return memfd_bytes(HOME);
+}
+
+uint64_t own_segment_bytes(void)
+{
+    return memfd_bytes("utofu-emu-process");
 }
 
 unsigned own_home_mappings(void)

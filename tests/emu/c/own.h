@@ -11,6 +11,9 @@
  * the caller's to unmap.  The test fails when there is none. */
 struct emu_process *own_segment(void);
 
+/* What it takes, in bytes */
+uint64_t own_segment_bytes(void);
+
 /* The job's control segment, mapped once more; the caller's to unmap.  And the slot of this process in it */
 struct emu_control   *own_control(void);
 struct emu_proc_slot *own_slot(struct emu_control *c);
