@@ -354,15 +354,18 @@ tofu_status_t tofu_iface_event_fd(tofu_iface_t *iface, int *fd_p);
 tofu_status_t tofu_iface_event_arm(tofu_iface_t *iface, unsigned events);
 
 enum {
-    TOFU_FLUSH_CANCEL = 1 /* ep only: drop what has not been sent; the ep can
-                             send no more (CANCELED), err_cb is not called */
+    TOFU_FLUSH_CANCEL = 1, /* ep only: drop what has not been sent; the ep can
+                              send no more (CANCELED), err_cb is not called */
+    TOFU_FLUSH_QUIET  = 2  /* iface only: it does not tell failures, which eps and
+                              operations have told */
 };
 
 /* TOFU_OK: everything posted before is complete at the remote side (or failed);
  * TOFU_INPROGRESS: comp (may be NULL) will be called when it is;
  * NO_RESOURCE: call again later.  A failure of an operation since the last
- * flush is its result. */
-tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp);
+ * flush is its result, but with TOFU_FLUSH_QUIET. */
+tofu_status_t tofu_iface_flush(tofu_iface_t *iface, unsigned flags,
+                               tofu_completion_t *comp);
 /* Operations posted later take effect after those posted earlier, per ep. */
 tofu_status_t tofu_iface_fence(tofu_iface_t *iface);
 

@@ -388,7 +388,10 @@ restart: /* after every answer: it may have failed a peer, and freed its jobs */
         } else if (job->type == TOFU_REQUEST_STALE) {
             end = tofu_job_stale(job);
         } else {
-            end = no_slots ? TOFU_JOB_NO_SLOTS : tofu_job_grant(am, job);
+            /* Also behind others that wait: who had its VCQ before may hold what they
+             * wait for. */
+            end = (no_slots && (job->peer->lender == NULL)) ? TOFU_JOB_NO_SLOTS :
+                                                              tofu_job_grant(am, job);
         }
         if (end == TOFU_JOB_LATER) {
             return count; /* the TOQ is full */

@@ -93,11 +93,17 @@ void tofu_am_recall_idle(tofu_am_t *am)
         uint32_t      arrived  = tofu_lender_arrived(lender);
 
         if ((arrived == lender->last_seen) && !lender->dead && !lender->gone) {
+            int again = lender->recalled;
+
             if (tofu_lender_recall(lender) == TOFU_ERR_NO_RESOURCE) {
                 return;
             }
-            --am->recall_left;
-            am->recall_asked = 1;
+            /* Who was asked before and did not answer may be gone, with another iface in
+             * its VCQ: it stands for nobody else. */
+            if (!again) {
+                --am->recall_left;
+                am->recall_asked = 1;
+            }
         }
         tofu_list_del(&lender->link);
         tofu_list_add(&am->lenders, &lender->link);

@@ -167,7 +167,7 @@ void tofu_ops_cancel(tofu_iface_t *iface);
 void tofu_ops_free(tofu_iface_t *iface);
 /* A user's completion of a flush, called when all that is in flight now has
  * completed.  ep NULL: of the whole iface. */
-tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
+tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep, int quiet,
                            tofu_completion_t *comp);
 /* A post returned neither SUCCESS nor BUSY: log, status. */
 tofu_status_t tofu_post_error(tofu_iface_t *iface, const char *call, int code,

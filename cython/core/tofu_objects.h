@@ -169,6 +169,7 @@ enum {
     TOFU_OP_COUNTED = 0x10, /* in iface->inflight and ep->inflight */
     TOFU_OP_STRONG  = 0x20, /* RMA: posted after a fence */
     TOFU_OP_EARLY   = 0x40, /* AM: waits for the first slots; see tofu_am_early.c */
+    TOFU_OP_QUIET   = 0x40, /* WAITER: of a TOFU_FLUSH_QUIET */
     TOFU_OP_ASKS    = 0x80  /* its notice has the peer's identity (tofu_peer_ask) */
 };
 

@@ -99,7 +99,7 @@ static void tofu_op_wake(tofu_link_t *waiters, uint64_t sn, int8_t *flush_status
         tofu_op_t *waiter = tofu_container(link, tofu_op_t, link);
         next              = link->next;
         if ((sn <= waiter->sn) && (--waiter->waiter.count == 0)) {
-            waiter->status = *flush_status;
+            waiter->status = (waiter->flags & TOFU_OP_QUIET) ? TOFU_OK : *flush_status;
             *flush_status  = TOFU_OK;
             tofu_list_del(&waiter->link);
             tofu_op_defer(waiter);
@@ -501,7 +501,7 @@ unsigned tofu_tcq_reap(tofu_iface_t *iface)
     return count;
 }
 
-tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
+tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep, int quiet,
                            tofu_completion_t *comp)
 {
     tofu_op_t *op;
@@ -515,6 +515,7 @@ tofu_status_t tofu_op_wait(tofu_iface_t *iface, tofu_ep_t *ep,
     }
     op->comp         = comp;
     op->ep           = ep;
+    op->flags        = quiet ? TOFU_OP_QUIET : 0;
     op->sn           = iface->sn;
     op->waiter.count = (ep != NULL) ? ep->inflight : iface->inflight;
     tofu_list_add((ep != NULL) ? &ep->waiters : &iface->waiters, &op->link);

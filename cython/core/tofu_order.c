@@ -236,7 +236,7 @@ static tofu_status_t tofu_ep_flush_now(tofu_ep_t *ep, unsigned flags,
         tofu_ep_close(ep, TOFU_ERR_CANCELED);
     }
     if (ep->inflight > 0) {
-        return tofu_op_wait(iface, ep, comp);
+        return tofu_op_wait(iface, ep, 0, comp);
     }
     if (flags & TOFU_FLUSH_CANCEL) {
         ep->flush_status = TOFU_OK; /* failing is what the caller expects */
@@ -265,8 +265,10 @@ tofu_status_t tofu_ep_flush(tofu_ep_t *ep, unsigned flags,
     return status;
 }
 
-tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp)
+tofu_status_t tofu_iface_flush(tofu_iface_t *iface, unsigned flags,
+                               tofu_completion_t *comp)
 {
+    int           quiet = (flags & TOFU_FLUSH_QUIET) != 0;
     tofu_link_t   *link, *next;
     tofu_status_t status;
 
@@ -285,7 +287,8 @@ tofu_status_t tofu_iface_flush(tofu_iface_t *iface, tofu_completion_t *comp)
         }
     }
     if (iface->inflight > 0) {
-        return tofu_op_wait(iface, NULL, comp);
+        return tofu_op_wait(iface, NULL, quiet, comp);
     }
-    return tofu_order_take_status(&iface->flush_status);
+    status = tofu_order_take_status(&iface->flush_status);
+    return quiet ? TOFU_OK : status;
 }

@@ -311,6 +311,26 @@ static EMU_NOINLINE int still_accessible(const struct emu_stag *e, const void *a
     return (code == UTOFU_ERR_INVALID_ADDRESS) ? code : UTOFU_SUCCESS;
 }
 
+/* UTOFU_EMU_BOUNDS=page: the program has released some of what a region was widened by, so that all of it can't be
+ * registered anew.  *moved_p: nor do peers map what is at addr by now. */
+static EMU_NOINLINE bool is_torn(const struct emu_stag *e, uintptr_t at, size_t size, bool *moved_p)
+{
+    const struct emu_seg *seg = &emu_g.seg[e->seg];
+    uintptr_t             lo = e->addr + e->head, hi = e->addr + (e->end - e->begin) - e->tail;
+    struct emu_vma        vma;
+
+    if ((e->kind == EMU_MEM_PRIVATE) ||
+        (accessible((void *)(uintptr_t)e->addr, e->end - e->begin, !(e->flags & UTOFU_REG_MEM_FLAG_READ_ONLY), &vma) !=
+         UTOFU_ERR_INVALID_ADDRESS)) {
+        return false;
+    }
+    lo       = (at > lo) ? at : lo;
+    hi       = (at + size < hi) ? at + size : hi;
+    *moved_p = (lo < hi) && (!emu_vma_query(lo, hi - lo, &vma) || !vma.shared || (vma.dev != seg->dev) ||
+                             (vma.ino != seg->ino) || (vma.file_off != e->seg_off + (lo - e->addr)));
+    return true;
+}
+
 /* The registrations of a region are of what is there now. */
 static int stag_renew(struct emu_vcq *vcq, uint32_t stag)
 {
@@ -334,6 +354,7 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
     struct emu_vcq *vcq = emu_vcq_of(vcq_hdl);
     uintptr_t       at  = (uintptr_t)addr;
     uint32_t       *link, stag;
+    bool            torn = false, torn_moved = false;
     int             code;
 
     if (vcq == NULL) {
@@ -359,10 +380,15 @@ EMU_EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
         goto out;
     }
     stag = emu_g.env.bounds_page ? stag_around(vcq, at, size, flags) : stag_same(vcq, at, size, flags);
+    if ((stag != STAG_NONE) && emu_g.env.bounds_page && is_torn(&vcq->stags[stag], at, size, &torn_moved)) {
+        torn = true;
+        stag = torn_moved ? STAG_NONE : stag; /* it is a region of its own */
+    }
     if (stag != STAG_NONE) { /* the same region: the same STADD (3.6) */
         bool moved;
 
-        code = still_accessible(&vcq->stags[stag], addr, size, flags, &moved);
+        code  = still_accessible(&vcq->stags[stag], addr, size, flags, &moved);
+        moved = moved && !torn;
         if ((code == UTOFU_SUCCESS) && moved) {
             code = stag_renew(vcq, stag);
         }

@@ -190,7 +190,7 @@ void emu_rehome_fork_hold(int fd, uint64_t dev, uint64_t ino)
     held.fd     = fd;
     held.parent = getpid();
     held.copied = false;
-    if ((fd < 0) || !emu_rehome_other_threads() || !emu_freeze_possible()) {
+    if ((fd < 0) || !emu_rehome_other_threads()) {
         return;
     }
     emu_vma_each_of_file(dev, ino, 0, UINTPTR_MAX, add, NULL);

@@ -223,28 +223,35 @@ static ssize_t read_mapping(int fd, const struct emu_mapping *m, size_t *at_p, c
     return syscall(SYS_pread64, fd, copy + *at_p, to - from, from);
 }
 
-#define IN_PLACE ((size_t)64 << 10)
+/* So much is copied once more, to where it was: a child, whose parent waits, does it for little */
+#define IN_PLACE(_ours) ((_ours) ? CHUNK : (size_t)64 << 10)
 
-/* Whole pages, with what a sanitizer watches in between */
+/* Whole pages, with what a sanitizer watches in between; those of zeros take no memory */
 static __attribute__((noinline, no_sanitize("address", "thread", "undefined"))) void copy_pages(uintptr_t to, const char *from,
                                                                                                 size_t n)
 {
-    volatile uint64_t       *dst = (volatile uint64_t *)to;
-    const volatile uint64_t *src = (const volatile uint64_t *)(const void *)from;
+    volatile uint64_t       *dst  = (volatile uint64_t *)to;
+    const volatile uint64_t *src  = (const volatile uint64_t *)(const void *)from;
+    size_t                   page = (size_t)sysconf(_SC_PAGESIZE) / sizeof(*dst), i;
 
-    for (size_t i = 0; i < n / sizeof(*dst); i++) {
-        dst[i] = src[i];
+    for (size_t at = 0; at < n / sizeof(*dst); at += page) {
+        for (i = at; (i < at + page) && (src[i] == 0); i++) {
+        }
+        for (; i < at + page; i++) { /* what is before is 0 already */
+            dst[i] = src[i];
+        }
     }
 }
 
 /* What has been copied becomes memory that was always there, and so one mapping with its neighbours, which a copy
- * that is moved there never is: few pages here and there would leave two mappings more each.  Nobody else looks. */
-static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
+ * that is moved there never is: windows here and there would leave two mappings more each.  Nobody else looks.
+ * empty: all of it is zeros. */
+static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy, bool empty)
 {
     if (syscall(SYS_mmap, m->begin, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L) == -1) {
         return false;
     }
-    copy_pages(m->begin, copy, n);
+    copy_pages(m->begin, copy, empty ? 0 : n);
     syscall(SYS_munmap, copy, n);
     if (m->prot != (PROT_READ | PROT_WRITE)) {
         syscall(SYS_mprotect, m->begin, n, (long)m->prot);
@@ -253,9 +260,9 @@ static bool put_in_place(const struct emu_mapping *m, size_t n, char *copy)
 }
 
 /* A private copy takes the place of a mapping: [m->begin, m->begin + n) of it. */
-static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy, bool threads)
+static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *copy, bool threads, bool ours)
 {
-    bool   alone = !threads || !emu_freeze_by_page();
+    bool   alone = !threads || !emu_freeze_by_page(), empty = true;
     size_t done = 0;
 
     while (done < n) {
@@ -265,8 +272,10 @@ static bool move_out_part(int fd, const struct emu_mapping *m, size_t n, char *c
             return false;
         }
         done += (size_t)k;
+        empty = empty && (k == 0);
     }
-    if (alone && (!threads || emu_freeze_holds()) && (n <= IN_PLACE) && !emu_rehome_runs_on(m->begin, m->begin + n) && put_in_place(m, n, copy)) {
+    if (alone && (!threads || emu_freeze_holds()) && (empty || (n <= IN_PLACE(ours))) &&
+        !emu_rehome_runs_on(m->begin, m->begin + n) && put_in_place(m, n, copy, empty)) {
         return true;
     }
     return !syscall(SYS_mprotect, copy, n, (long)m->prot) && (!threads || emu_freeze_holds()) &&
@@ -312,7 +321,7 @@ bool emu_rehome_move_out(int fd, struct emu_mapping m, bool threads, bool ours)
             syscall(SYS_munmap, copy, left);
             return false;
         }
-        ok = move_out_part(fd, &m, n, copy, threads);
+        ok = move_out_part(fd, &m, n, copy, threads, ours);
         if (threads) {
             emu_thaw(m.begin, n);
         }

@@ -64,7 +64,7 @@ bool emu_session_try_lock(struct emu_session *s);
 EMU_INLINE bool emu_session_leads_to(const struct emu_session_lane *l, const struct emu_peer *target)
 {
     return (l->target_slot == target->proc->slot) && (l->target_process == target->proc->gen) &&
-           (l->target_gen == target->gen);
+           (l->target_vcq == target->vcq) && (l->target_gen == target->gen);
 }
 
 #endif /* EMU_SESSION_H */

@@ -73,6 +73,7 @@ static struct emu_session_lane *lane_find(struct emu_peer *owner, struct emu_ses
         munmap(tx->lane, EMU_LANE_SIZE(entries)); /* it is mapped again below, as for later carriers */
         *l            = (struct emu_session_lane){.target_slot    = target->proc->slot,
                                                   .target_process = target->proc->gen,
+                                                  .target_vcq     = target->vcq,
                                                   .target_gen     = target->gen,
                                                   .index          = index};
         l->target     = target->id;

@@ -28,7 +28,7 @@
 #include <utofu.h>
 
 #define EMU_MAGIC        0x75746f6675656d75ull /* "utofuemu" */
-#define EMU_SHM_VERSION  19u
+#define EMU_SHM_VERSION  20u
 #define EMU_LINE         256u /* A64FX cache line; also keeps x86 prefetch pairs apart */
 
 /* Tofu-D, chapter 6 of the guide */
@@ -384,9 +384,10 @@ struct emu_session_notice {
 struct emu_session_lane {
     uint64_t target; /* VCQ ID with default path; 0: free */
     uint32_t target_slot, target_process; /* whose it is: generations of VCQs are counted ... */
-    uint32_t target_gen;                  /* ... by each process anew, and the ID can be the same */
+    uint32_t target_gen;                  /* ... by each process anew, for each place of a VCQ, and the ID can be the same */
     uint32_t index;  /* lane, in the target's process segment */
     _Atomic uint32_t current; /* which of these holds: who is killed writing the other one has not begun */
+    uint32_t target_vcq;      /* its place in the process */
     struct {
         uint64_t wr_a, wr_b, wr_x, known_a, known_b, known_x;
         uint32_t next;   /* index of the next entry in its ring */

@@ -507,7 +507,7 @@ static bool begin(bool forks)
     sigset_t                     all, old;
     int                          state;
 
-    if (emu_now() < not_before) {
+    if (!forks && (emu_now() < not_before)) { /* a child needs its snapshot */
         return false;
     }
     stop.tasks  = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -220,7 +220,7 @@ static void core_flush(struct perf_ctx *ctx)
     do {
         tofu_iface_progress(s->iface);
         perf_spin(ctx);
-        status = tofu_iface_flush(s->iface, NULL);
+        status = tofu_iface_flush(s->iface, 0, NULL);
     } while ((status == TOFU_INPROGRESS) || (status == TOFU_ERR_NO_RESOURCE));
     PERF_CHECK(status == TOFU_OK, "tofu_iface_flush: %s",
                tofu_status_string(status));

@@ -368,18 +368,16 @@ static ucs_status_t uct_utofu_iface_flush(uct_iface_h tl_iface, unsigned flags,
     if (flags & UCT_FLUSH_FLAG_CANCEL) {
         return UCS_ERR_UNSUPPORTED;
     }
+    /* The failure of an endpoint is told by its error handler, its completions and
+     * its own flush.  The interface is flushed all the same. */
     status = tofu_iface_flush(((uct_utofu_iface_t*)tl_iface)->iface,
-                              (tofu_completion_t*)comp);
+                              TOFU_FLUSH_QUIET, (tofu_completion_t*)comp);
     /* Callers without a completion ask again until it is done, and know no other
      * answer than "not yet". */
     if ((status == TOFU_ERR_NO_RESOURCE) && (comp == NULL)) {
         return UCS_INPROGRESS;
     }
-    /* The failure of an endpoint is told by its error handler, its completions and
-     * its own flush.  The interface is flushed all the same. */
-    return ((status == TOFU_OK) || (status == TOFU_INPROGRESS) ||
-            (status == TOFU_ERR_NO_RESOURCE) ||
-            (status == TOFU_ERR_NO_MEMORY)) ? uct_utofu_status(status) : UCS_OK;
+    return uct_utofu_status(status);
 }
 
 static ucs_status_t uct_utofu_iface_fence(uct_iface_h tl_iface, unsigned flags)

@@ -368,7 +368,7 @@ cdef class Request:
         cdef intptr_t status
         cdef uint8_t kind = self.kind
         if kind == KIND_IFACE_FLUSH:
-            return c.tofu_iface_flush(self.iface.iface, &self.completion.super)
+            return c.tofu_iface_flush(self.iface.iface, 0, &self.completion.super)
         ep = endpoint.ep
         if self.rkey is not None:
             key = self.rkey.rkey

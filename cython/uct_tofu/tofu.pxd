@@ -176,7 +176,7 @@ cdef extern from "tofu.h" nogil:
     tofu_status_t tofu_iface_event_arm(
         tofu_iface_t *iface, unsigned events) noexcept
     tofu_status_t tofu_iface_flush(
-        tofu_iface_t *iface, tofu_completion_t *comp) noexcept
+        tofu_iface_t *iface, unsigned flags, tofu_completion_t *comp) noexcept
     tofu_status_t tofu_iface_fence(tofu_iface_t *iface) noexcept
 
     unsigned TOFU_FLUSH_CANCEL

@@ -62,6 +62,15 @@ def test_no_limit_of_cqs(program):
     program("uct_pending", UCX_UTOFU_MAX_CQS="inf")
 
 
+def test_flush_of_an_interface(program):
+    program("uct_flush")
+
+
+@pytest.mark.parametrize("own", ["0", "8"])
+def test_successor_behind_another(program, own):
+    program("uct_restarted", UCX_UTOFU_MAX_VCQS=own)
+
+
 def test_movable(program):
     program("uct_movable")
 

@@ -204,7 +204,7 @@ static void second_waiter(struct ctx *ctx)
         CHECK_OK(tofu_ep_pending_add(ep[i], &waiting[i].req));
     }
     /* what is queued was sent before this, too */
-    CHECK_EQ(tofu_iface_flush(sender[0], NULL), TOFU_ERR_NO_RESOURCE);
+    CHECK_EQ(tofu_iface_flush(sender[0], 0, NULL), TOFU_ERR_NO_RESOURCE);
     while (received[0] < 3) {
         tofu_iface_progress(ctx->iface);
     }

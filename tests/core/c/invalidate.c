@@ -346,7 +346,7 @@ static void ended_ep(struct ctx *ctx)
     /* another one to the same peer is none the worse */
     CHECK_OK(RETRY(ctx, tofu_ep_put_short(ctx->ep[0], &value, 8, base,
                                           ctx->rkey[0])));
-    tofu_iface_flush(ctx->iface, NULL); /* its status is that of the ends above */
+    tofu_iface_flush(ctx->iface, 0, NULL); /* its status is that of the ends above */
     core_flush(ctx, ctx->ep[0]);
     core_close(ctx);
 }

@@ -40,7 +40,7 @@ static void flush(struct ctx *ctx)
             case 2: {
                 tofu_status_t status;
                 done_init(&done);
-                while ((status = tofu_iface_flush(ctx->iface, &done.comp)) ==
+                while ((status = tofu_iface_flush(ctx->iface, 0, &done.comp)) ==
                        TOFU_ERR_NO_RESOURCE) {
                     tofu_iface_progress(ctx->iface);
                 }
@@ -50,7 +50,7 @@ static void flush(struct ctx *ctx)
             }
             default: {
                 tofu_status_t status;
-                while ((status = tofu_iface_flush(ctx->iface, NULL)) !=
+                while ((status = tofu_iface_flush(ctx->iface, 0, NULL)) !=
                        TOFU_OK) {
                     CHECK((status == TOFU_INPROGRESS) ||
                           (status == TOFU_ERR_NO_RESOURCE));
@@ -60,7 +60,7 @@ static void flush(struct ctx *ctx)
             }
             /* nothing is left to flush */
             CHECK_OK(tofu_ep_flush(ctx->ep[1], 0, &done.comp));
-            CHECK_OK(tofu_iface_flush(ctx->iface, &done.comp));
+            CHECK_OK(tofu_iface_flush(ctx->iface, 0, &done.comp));
         }
         core_barrier_asleep(ctx);
         if (ctx->rank == 1) {
@@ -106,8 +106,7 @@ static void flush_many(struct ctx *ctx)
                          TOFU_INPROGRESS);
             }
             intptr_t s = (i % 4 == 3) ?
-                                 RETRY(ctx, tofu_iface_flush(ctx->iface,
-                                                             &flushed[i].comp)) :
+                                 RETRY(ctx, tofu_iface_flush(ctx->iface, 0, &flushed[i].comp)) :
                                  RETRY(ctx, tofu_ep_flush(ctx->ep[peer], 0,
                                                           &flushed[i].comp));
             CHECK_EQ(s, TOFU_INPROGRESS);
@@ -607,7 +606,7 @@ static void abandoned_stuck(struct ctx *ctx)
         CHECK((took > 0.9) && (took < 2));
     }
     PROGRESS_UNTIL(ctx, 10, matches(ctx->window + (EPS - 1) * LENGTH, LENGTH, 1));
-    PROGRESS_UNTIL(ctx, 10, tofu_iface_flush(ctx->iface, NULL) == TOFU_OK);
+    PROGRESS_UNTIL(ctx, 10, tofu_iface_flush(ctx->iface, 0, NULL) == TOFU_OK);
     for (i = 0; i < EPS; ++i) {
         CHECK_EQ(done[i].called, 1);
     }

@@ -460,7 +460,7 @@ static void one_ends(struct ctx *ctx, unsigned own)
         }
         for (i = 0; i < mine; ++i) {
             tofu_status_t status;
-            while (((status = tofu_iface_flush(peer[i].iface, NULL)) ==
+            while (((status = tofu_iface_flush(peer[i].iface, 0, NULL)) ==
                     TOFU_INPROGRESS) || (status == TOFU_ERR_NO_RESOURCE)) {
                 step_all(peer, mine);
             }

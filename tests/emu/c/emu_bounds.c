@@ -211,3 +211,48 @@ CONF_TEST("bounds", bounds_exact, 2, "by default a region ends where the guide s
     conf_dereg(&vcq, stadds[conf_rank]);
     conf_vcq_close(&vcq);
 }
+
+/* Rank 1 registers the begin of a page of the machine, of which the program replaces, and protects, other parts. */
+static void torn(bool replaced)
+{
+    enum { PART = 4096 };
+    struct conf_vcq vcq;
+    char           *at, *part;
+    utofu_stadd_t   one[2], two[2];
+
+    setenv("UTOFU_EMU_BOUNDS", "page", 1);
+    at = pages(CONF_MEM_ANON, PAGE);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg_all(&vcq, at, 64, one);
+    if (replaced) {
+        CONF_CHECK(munmap(at + PAGE - PART, PART) == 0, "munmap");
+    }
+    part = mmap(at + PAGE / 2, PART, replaced ? PROT_READ | PROT_WRITE : PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CONF_CHECK(part != MAP_FAILED, "mmap");
+    part = replaced ? part : at + PART;
+    conf_reg_all(&vcq, part, 64, two);
+    if (conf_rank == 0) {
+        put(&vcq, 7, one[1], UTOFU_SUCCESS);
+        put(&vcq, 8, two[1], UTOFU_SUCCESS);
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        CONF_CHECK(word_at(at) == 7, "what was registered first");
+        CONF_CHECK(word_at(part) == 8, "and then");
+    }
+    conf_barrier();
+    conf_dereg(&vcq, two[conf_rank]);
+    conf_dereg(&vcq, one[conf_rank]);
+    conf_vcq_close(&vcq);
+}
+
+CONF_TEST("bounds", bounds_page_replaced, 2, "what the program has put in the place of a neighbour is reached when it is registered")
+{
+    torn(true);
+}
+
+CONF_TEST("bounds", bounds_page_protected, 2, "a neighbour that may not be used any more takes nothing away")
+{
+    torn(false);
+}

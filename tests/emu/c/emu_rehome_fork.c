@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -166,6 +167,51 @@ CONF_TEST("rehome", a_child_has_a_snapshot, 1,
     for (unsigned i = 0; i < CONF_LEN(chain.word); i++) {
         CONF_CHECK(*chain.word[i] == chain.count, "word %u: %" PRIu64 " of %" PRIu64, i, *chain.word[i], chain.count);
     }
+    conf_vcq_close(&vcq);
+}
+
+static int pipe_ends[2];
+
+static void *writes_to_a_full_pipe(void *arg)
+{
+    static char much[1 << 20];
+
+    (void)!write(pipe_ends[1], much, sizeof(much));
+    return arg;
+}
+
+CONF_TEST("rehome", a_snapshot_after_a_failed_hold, 1,
+          "also right after a thread could not be held, for which nothing is moved for a second")
+{
+    enum { FORKS = 20 };
+    struct conf_vcq vcq;
+    char           *block = pages(8 * PAGE), *more = pages(16 * PAGE), *other = pages(PAGE), junk[4096];
+    struct chain    chain = {.word = {(volatile uint64_t *)(block + 8), (volatile uint64_t *)(block + 2 * PAGE + 64),
+                                      (volatile uint64_t *)(block + 5 * PAGE - 8), (volatile uint64_t *)other}};
+    pthread_t       thread, log;
+
+    need_freeze();
+    conf_timeout(90);
+    conf_vcq_open(&vcq, 0, 0);
+    conf_reg(&vcq, block, 8 * PAGE, 0); /* nobody has to be held for it */
+    CONF_CHECK(pipe(pipe_ends) == 0, "pipe");
+    thread = begin(counts_up, &chain);
+    CONF_CHECK(pthread_create(&log, NULL, writes_to_a_full_pipe, NULL) == 0, "pthread_create");
+    usleep(100000);
+    for (unsigned i = 0; i < FORKS; i++) {
+        conf_dereg(&vcq, conf_reg(&vcq, more, 16 * PAGE, 0));
+        fork_and(is_a_snapshot, &chain, i);
+    }
+    end(&thread, 1);
+    close(pipe_ends[1]); /* the thread's write goes on until nobody reads */
+    for (size_t n = 0; n < (1 << 20); n += sizeof(junk)) {
+        struct pollfd fd = {.fd = pipe_ends[0], .events = POLLIN};
+
+        if ((poll(&fd, 1, 100) <= 0) || (read(pipe_ends[0], junk, sizeof(junk)) <= 0)) {
+            break;
+        }
+    }
+    pthread_join(log, NULL);
     conf_vcq_close(&vcq);
 }
 

@@ -304,3 +304,47 @@ CONF_TEST("rehome", churn_of_one_block, 1,
     CONF_CHECK_BYTES(block, 2 * PAGE, 0x5a, "at the end");
     conf_vcq_close(&vcq);
 }
+
+static unsigned mappings(void)
+{
+    FILE    *maps = fopen("/proc/self/maps", "r");
+    unsigned n    = 0;
+    int      c;
+
+    CONF_CHECK(maps != NULL, "/proc/self/maps");
+    while ((c = fgetc(maps)) != EOF) {
+        n += c == '\n';
+    }
+    fclose(maps);
+    return n;
+}
+
+CONF_TEST("rehome", windows_leave_no_mappings, 1, "of windows of any size that were registered here and there no mapping is left")
+{
+    enum { WINDOWS = 100 };
+    static const size_t sizes[] = {17 * PAGE, 64 * PAGE, 300 * PAGE};
+    struct conf_vcq     vcq;
+    unsigned            before, after;
+
+    conf_vcq_open(&vcq, 0, 0);
+    for (unsigned k = 0; k < CONF_LEN(sizes); k++) {
+        size_t all   = 2 * WINDOWS * sizes[k];
+        char  *block = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        CONF_CHECK(block != MAP_FAILED, "mmap: %s", strerror(errno));
+        for (size_t i = 0; i < all; i += PAGE) {
+            block[i] = (char)(1 + i / PAGE % 100);
+        }
+        before = mappings();
+        for (unsigned i = 0; i < WINDOWS; i++) {
+            conf_dereg(&vcq, conf_reg(&vcq, block + 2 * i * sizes[k], sizes[k], 0));
+        }
+        after = mappings();
+        CONF_CHECK(after < before + WINDOWS / 2, "%zu bytes: %u mappings, then %u", sizes[k], before, after);
+        for (size_t i = 0; i < all; i += PAGE) {
+            CONF_CHECK((block[i] == (char)(1 + i / PAGE % 100)) && (block[i + 1] == 0), "page %zu", i / PAGE);
+        }
+        munmap(block, all);
+    }
+    conf_vcq_close(&vcq);
+}

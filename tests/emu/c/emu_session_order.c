@@ -315,3 +315,64 @@ CONF_TEST("session", stamps_are_for_notices, 1, "operations of a session-mode VC
     CONF_CHECK(after == before + 1, "%llu stamps of one notice", (unsigned long long)(after - before));
     scene_close(&s);
 }
+
+/* Rank 1 shows a VCQ of its, and memory; rank 0's relay puts to it, and it has the notice. */
+static void relayed_to(struct conf_vcq *relay, struct conf_vcq *first, struct conf_vcq *target, utofu_stadd_t here,
+                       utofu_stadd_t at_relay)
+{
+    struct {
+        utofu_vcq_id_t id;
+        utofu_stadd_t  stadd;
+    } mine = {0, 0}, all[2];
+
+    if (conf_rank == 1) {
+        mine.id    = target->id;
+        mine.stadd = conf_reg(target, words, sizeof(words), 0);
+    }
+    conf_exchange(&mine, sizeof(mine), all);
+    if (conf_rank == 0) {
+        CONF_POST(relay->hdl, utofu_put(relay->hdl, all[1].id, at_relay, all[1].stadd, SLOT, 5, CONF_LMRQ | CONF_RMRQ, NULL));
+        CONF_POST(first->hdl, utofu_put(first->hdl, relay->id, here, at_relay, SLOT, 0, UTOFU_ONESIDED_FLAG_SPS(1), NULL));
+        CONF_EXPECT_MRQ(relay, UTOFU_MRQ_TYPE_LCL_PUT, all[1].id, 5, NULL);
+    }
+    conf_barrier();
+    if (conf_rank == 1) {
+        struct utofu_mrq_notice notice;
+
+        CONF_OK(CONF_WAIT_MRQ(target, &notice));
+        CONF_CHECK((notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT) && (notice.edata == 5), "another notice");
+    }
+    conf_barrier();
+}
+
+static void with_component(struct conf_vcq *vcq, utofu_cmp_id_t component)
+{
+    vcq->tni = conf_tni(0);
+    CONF_OK(utofu_create_vcq_with_cmp_id(vcq->tni, component, 0, &vcq->hdl));
+    CONF_OK(utofu_query_vcq_id(vcq->hdl, &vcq->id));
+}
+
+CONF_TEST("session", relay_to_an_id_that_came_back, 2,
+          "the notice of a relay's Put comes to the VCQ that has the ID now, whatever had it before")
+{
+    struct conf_vcq relay = {0}, first = {0}, target[4] = {{0}};
+    utofu_stadd_t   here = 0, at_relay = 0;
+
+    if (conf_rank == 0) {
+        conf_vcq_create(&relay, 1, UTOFU_VCQ_FLAG_SESSION_MODE);
+        conf_vcq_create(&first, 2, 0);
+        here     = conf_reg(&first, words, sizeof(words), 0);
+        at_relay = conf_reg(&relay, words, sizeof(words), 0);
+    } else {
+        with_component(&target[0], 1);
+    }
+    relayed_to(&relay, &first, &target[0], here, at_relay);
+    if (conf_rank == 1) { /* the third takes the place of the first, whose ID the fourth has */
+        with_component(&target[1], 2);
+        conf_vcq_close(&target[0]);
+        with_component(&target[2], 3);
+        with_component(&target[3], 1);
+        CONF_CHECK(target[3].id == target[0].id, "the ID is another one");
+    }
+    relayed_to(&relay, &first, &target[3], here, at_relay);
+}
