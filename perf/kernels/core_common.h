@@ -109,7 +109,7 @@ static inline void core_flush(tofu_iface_t *iface)
 
     do {
         tofu_iface_progress(iface);
-        status = tofu_iface_flush(iface, NULL);
+        status = tofu_iface_flush(iface, 0, NULL);
     } while ((status == TOFU_INPROGRESS) || (status == TOFU_ERR_NO_RESOURCE));
     PERF_CHECK(status == TOFU_OK, "tofu_iface_flush: %s",
                tofu_status_string(status));
