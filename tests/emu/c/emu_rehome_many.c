@@ -305,20 +305,6 @@ CONF_TEST("rehome", churn_of_one_block, 1,
     conf_vcq_close(&vcq);
 }
 
-static unsigned mappings(void)
-{
-    FILE    *maps = fopen("/proc/self/maps", "r");
-    unsigned n    = 0;
-    int      c;
-
-    CONF_CHECK(maps != NULL, "/proc/self/maps");
-    while ((c = fgetc(maps)) != EOF) {
-        n += c == '\n';
-    }
-    fclose(maps);
-    return n;
-}
-
 CONF_TEST("rehome", windows_leave_no_mappings, 1, "of windows of any size that were registered here and there no mapping is left")
 {
     enum { WINDOWS = 100 };
@@ -335,11 +321,11 @@ CONF_TEST("rehome", windows_leave_no_mappings, 1, "of windows of any size that w
         for (size_t i = 0; i < all; i += PAGE) {
             block[i] = (char)(1 + i / PAGE % 100);
         }
-        before = mappings();
+        before = own_mappings("");
         for (unsigned i = 0; i < WINDOWS; i++) {
             conf_dereg(&vcq, conf_reg(&vcq, block + 2 * i * sizes[k], sizes[k], 0));
         }
-        after = mappings();
+        after = own_mappings("");
         CONF_CHECK(after < before + WINDOWS / 2, "%zu bytes: %u mappings, then %u", sizes[k], before, after);
         for (size_t i = 0; i < all; i += PAGE) {
             CONF_CHECK((block[i] == (char)(1 + i / PAGE % 100)) && (block[i + 1] == 0), "page %zu", i / PAGE);

@@ -5,7 +5,8 @@
  */
 #include "harness.h"
 
-#include <stdio.h>
+#include "own.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -147,21 +148,6 @@ CONF_TEST("windows", windows_come_and_go, 2, "of files that are registered read-
     conf_vcq_close(&f.vcq[1]);
 }
 
-/* How many mappings of such files this process has */
-static unsigned pools_mapped(void)
-{
-    FILE    *maps = fopen("/proc/self/maps", "r");
-    char     line[512];
-    unsigned n = 0;
-
-    CONF_CHECK(maps != NULL, "/proc/self/maps");
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        n += strstr(line, POOL) != NULL;
-    }
-    fclose(maps);
-    return n;
-}
-
 static utofu_stadd_t given(utofu_stadd_t mine)
 {
     utofu_stadd_t all[2];
@@ -227,7 +213,7 @@ static void pools(bool grows)
         }
     }
     if (conf_rank == 0) {
-        unsigned n = pools_mapped();
+        unsigned n = own_mappings(POOL);
 
         CONF_CHECK(n <= 4, "%u mappings of files that nobody has any more", n);
         conf_dereg(&vcq, here);

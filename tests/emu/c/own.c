@@ -123,7 +123,7 @@ uint64_t own_segment_bytes(void)
     return memfd_bytes("utofu-emu-process");
 }
 
-unsigned own_home_mappings(void)
+unsigned own_mappings(const char *name)
 {
     FILE    *f = fopen("/proc/self/maps", "r");
     char     line[512];
@@ -131,10 +131,15 @@ unsigned own_home_mappings(void)
 
     CONF_CHECK(f != NULL, "/proc/self/maps");
     while (fgets(line, sizeof(line), f) != NULL) {
-        n += strstr(line, HOME) != NULL;
+        n += strstr(line, name) != NULL;
     }
     fclose(f);
     return n;
+}
+
+unsigned own_home_mappings(void)
+{
+    return own_mappings(HOME);
 }
 
 unsigned own_home_places(void)

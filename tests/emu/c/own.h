@@ -26,6 +26,8 @@ void own_may_not_open_mappings(void);
 
 /* What the memfd has that private memory is moved to (home.h), in bytes; 0: there is none. */
 uint64_t own_home_bytes(void);
+/* How many mappings have this in their names ("": all) */
+unsigned own_mappings(const char *name);
 /* How many mappings show it, in one look: to look for each of thousands takes long. */
 unsigned own_home_mappings(void);
 /* How many blocks it has room for: fewer where the kernel does not answer questions about single mappings */
