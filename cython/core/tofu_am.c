@@ -156,9 +156,12 @@ static tofu_status_t tofu_mailbox_grow(tofu_am_t *am)
     am->segments[n]       = address;
     am->segment_arenas[n] = arena;
     am->num_segments      = n + 1;
+    /* An iface begins elsewhere than the one that had its VCQ before: for that a word may be on
+     * its way to a mailbox. */
     for (i = TOFU_MAILBOX_SEGMENT; i > 0; --i) {
         am->free_mailboxes[am->num_free_mailboxes++] =
-                n * TOFU_MAILBOX_SEGMENT + i - 1;
+                n * TOFU_MAILBOX_SEGMENT +
+                (i - 1 + (am->incarnation >> 7)) % TOFU_MAILBOX_SEGMENT;
     }
     return TOFU_OK;
 }

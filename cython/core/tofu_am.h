@@ -155,7 +155,8 @@ enum { TOFU_ANSWER_GRANTED = 1, TOFU_ANSWER_RELEASED = 2, TOFU_ANSWER_GONE = 3 }
 /* An entry of the request table.  claim: 0, or who may write the request. */
 typedef struct tofu_entry {
     _Atomic uint64_t claim; /* tofu_claim of VCQ ID and port */
-    uint64_t         magic; /* TOFU_REQUEST_MAGIC << 32 | TOFU_REQUEST_* */
+    uint64_t         magic; /* incarnation of who asks << 32 | TOFU_REQUEST_MAGIC << 16 |
+                               TOFU_REQUEST_* */
     uint64_t         who;   /* port << 56 | mailbox << 32 | nonce */
     uint64_t         vcq_id;
     uint64_t         check; /* magic ^ who ^ vcq_id ^ incarnation of who is asked */
@@ -170,7 +171,7 @@ enum {
     TOFU_REQUEST_STALE   = 3
 };
 
-#define TOFU_REQUEST_MAGIC 0x75667271ull
+#define TOFU_REQUEST_MAGIC 0x7571ull
 #define TOFU_CLAIM_KEY     0x9e3779b97f4a7c15ull
 #define TOFU_WHO_PORT_SHIFT 56
 #define TOFU_REQUEST_BYTES 32u /* magic .. check */
@@ -395,12 +396,17 @@ typedef struct tofu_loan { /* slots of one size, lent to one sender */
  * come without. */
 enum { TOFU_PERMIT_NONE, TOFU_PERMIT_GIVEN, TOFU_PERMIT_ASKED_BACK };
 
+/* Was it asked to give its slots back?  LATE: it had not when its turn came again, and was asked
+ * who it is; AGAIN: and then for the slots once more. */
+enum { TOFU_RECALL_NONE, TOFU_RECALL_ASKED, TOFU_RECALL_LATE, TOFU_RECALL_AGAIN };
+
 struct tofu_lender {
     tofu_loan_t    loan[TOFU_AM_CLASSES];
     utofu_vcq_id_t vcq_id;
     tofu_peer_t    *peer;
     uint64_t       turn;       /* of its next message, and the key of its permit */
     uint32_t       nonce;
+    uint32_t       incarnation; /* of the iface that asked for the slots */
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
     uint32_t       heard;      /* arrived, when tofu_am_probe_silent looked last */
@@ -408,7 +414,7 @@ struct tofu_lender {
     uint8_t        dead;       /* take the slots back when depth is 0 */
     uint8_t        gone;       /* the sender ended; its messages may be here yet */
     uint8_t        nested;     /* slots wait for an outer handler */
-    uint8_t        recalled : 1; /* was asked to give the slots back */
+    uint8_t        recalled : 2; /* TOFU_RECALL_* */
     uint8_t        used : 1;   /* a message without a notice came with this permit */
     uint8_t        permit;     /* TOFU_PERMIT_*; not NONE: it is in am->polled */
     uint8_t        fits;       /* messages with a notice, since the last report, that could
@@ -431,6 +437,7 @@ struct tofu_lender {
 typedef struct tofu_job { /* a request that was not yet answered */
     uint8_t       type; /* TOFU_REQUEST_*; 0: none */
     uint32_t      nonce;
+    uint32_t      incarnation; /* of who asks */
     tofu_peer_t   *peer;
     utofu_stadd_t mailbox;
     tofu_link_t   link; /* in am->jobs */
@@ -469,7 +476,7 @@ struct tofu_am {
     tofu_link_t    chans;     /* tofu_chan_t::all */
     tofu_chan_t    no_chan;   /* of eps that have none: never any credit */
     int            short_of_slots;
-    uint32_t       num_recalled; /* lenders that were asked, and hold slots yet */
+    uint32_t       num_recalled; /* lenders that are ASKED */
     uint32_t       recall_left;  /* idle ones to ask in this tick, ... */
     uint32_t       recall_scan;  /* ... of so many that were not looked at */
     int            recall_asked;
@@ -640,6 +647,11 @@ void tofu_am_keep_identity(tofu_am_t *am);
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
                             uint64_t word, uint32_t entry, int borrower);
 void tofu_am_probed(tofu_op_t *op);
+/* Ask the iface that has the VCQ of a holder of slots who it is: the holder may be gone without a
+ * word, and that one need not want anything of ours, which would tell (tofu_am_holder_is). */
+tofu_status_t tofu_am_ask_holder(tofu_lender_t *lender);
+/* It answered. */
+void tofu_am_holder_is(const tofu_op_t *op, uint64_t identity);
 /* An operation of the core itself may be started. */
 int tofu_am_internal_room(tofu_am_t *am);
 /* A put of the core itself of up to 32 bytes, without local notice. */

@@ -316,7 +316,8 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
     uint64_t      body[4];
     tofu_status_t status;
 
-    body[0] = (TOFU_REQUEST_MAGIC << 32) | chan->request;
+    body[0] = ((uint64_t)iface->am->incarnation << 32) | (TOFU_REQUEST_MAGIC << 16) |
+              chan->request;
     body[1] = ((uint64_t)iface->port << TOFU_WHO_PORT_SHIFT) |
               ((uint64_t)chan->mailbox_index << 32) | chan->nonce;
     body[2] = iface->vcq_id;

@@ -80,7 +80,7 @@ void tofu_lender_reclaim(tofu_lender_t *lender)
     for (i = 0; i < TOFU_AM_CLASSES; ++i) {
         tofu_pool_take_back(&am->pool[i], &lender->loan[i], &am->orphan);
     }
-    am->num_recalled -= lender->recalled;
+    am->num_recalled -= (lender->recalled == TOFU_RECALL_ASKED);
     tofu_list_del(&lender->link);
     free(lender);
     am->short_of_slots = 0; /* those that wait may try again */
@@ -135,6 +135,46 @@ tofu_status_t tofu_am_post_silent(tofu_peer_t *peer, const void *data,
     return status;
 }
 
+/* The record of a probe, or why there can be none now. */
+static tofu_status_t tofu_probe_alloc(tofu_peer_t *peer, tofu_op_t **op_p)
+{
+    tofu_op_t *op = tofu_am_internal_room(peer->iface->am) ?
+                            tofu_op_alloc(peer->iface, TOFU_OP_PROBE) : NULL;
+
+    if (op == NULL) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    op->probe.entry    = ~0u;
+    op->probe.nonce    = 0;
+    op->probe.borrower = 1;
+    *op_p = op;
+    return TOFU_OK;
+}
+
+/* It was posted, or not. */
+static tofu_status_t tofu_probe_posted(tofu_peer_t *peer, tofu_op_t *op,
+                                       tofu_status_t status)
+{
+    int borrower = op->probe.borrower;
+
+    if (status != TOFU_OK) {
+        tofu_op_free(op);
+        if (status != TOFU_ERR_NO_RESOURCE) {
+            if (borrower) {
+                tofu_am_borrower_gone(peer);
+            } else {
+                tofu_peer_failed(peer, status, 1);
+            }
+        }
+        return status;
+    }
+    tofu_op_posted(op, peer, 1);
+    ++peer->iface->am->internal;
+    ++peer->iface->stats.credit_tx;
+    peer->probing = 1;
+    return TOFU_OK;
+}
+
 tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
                             uint64_t word, uint32_t entry, int borrower)
 {
@@ -145,12 +185,9 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     if (peer->probing) {
         return TOFU_OK;
     }
-    if (!tofu_am_internal_room(iface->am)) {
-        return TOFU_ERR_NO_RESOURCE;
-    }
-    op = tofu_op_alloc(iface, TOFU_OP_PROBE);
-    if (op == NULL) {
-        return TOFU_ERR_NO_RESOURCE;
+    status = tofu_probe_alloc(peer, &op);
+    if (status != TOFU_OK) {
+        return status;
     }
     op->probe.entry    = entry;
     op->probe.borrower = (uint8_t)borrower;
@@ -165,22 +202,51 @@ tofu_status_t tofu_am_probe(tofu_peer_t *peer, utofu_stadd_t where,
     } else {
         status = tofu_peer_ask(peer, peer->vcq_id, op);
     }
+    return tofu_probe_posted(peer, op, status);
+}
+
+tofu_status_t tofu_am_ask_holder(tofu_lender_t *lender)
+{
+    tofu_peer_t   *peer  = lender->peer;
+    tofu_iface_t  *iface = peer->iface;
+    utofu_stadd_t table;
+    tofu_status_t status;
+    tofu_op_t     *op;
+
+    if (peer->probing) {
+        return TOFU_OK;
+    }
+    status = tofu_probe_alloc(peer, &op);
     if (status != TOFU_OK) {
-        tofu_op_free(op);
-        if (status != TOFU_ERR_NO_RESOURCE) {
-            if (borrower) {
-                tofu_am_borrower_gone(peer);
-            } else {
-                tofu_peer_failed(peer, status, 1);
-            }
-        }
         return status;
     }
-    tofu_op_posted(op, peer, 1);
-    ++iface->am->internal;
-    ++iface->stats.credit_tx;
-    peer->probing = 1;
-    return TOFU_OK;
+    op->probe.nonce = lender->nonce;
+    status = tofu_status_from_code(tofu_peer_stadd(iface, peer->vcq_id, peer->port,
+                                                   TOFU_STAG_REQUEST, &table));
+    if (status == TOFU_OK) {
+        /* 0 for 0, as in tofu_peer_ask */
+        status = tofu_post(iface, "utofu_cswap8", peer->vcq_id, 8,
+                           iface->fn.cswap8(
+                                   iface->vcq, peer->vcq_id, 0, 0,
+                                   table + TOFU_IDENTITY_OFFSET,
+                                   tofu_peer_edata(peer),
+                                   UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                                   tofu_cbdata(op, TOFU_CB_OP)));
+    }
+    return tofu_probe_posted(peer, op, status);
+}
+
+void tofu_am_holder_is(const tofu_op_t *op, uint64_t identity)
+{
+    tofu_lender_t *lender = op->peer->lender;
+
+    /* What is no identity was written by somebody who should not, and tells nothing. */
+    if ((lender != NULL) && (lender->nonce == op->probe.nonce) &&
+        (identity != tofu_identity(lender->incarnation)) &&
+        (identity == tofu_identity((uint32_t)identity))) {
+        tofu_lender_gone(lender); /* not who asks now in its place: see tofu_am_borrower_gone */
+    }
 }
 
 void tofu_am_probed(tofu_op_t *op)
@@ -340,6 +406,7 @@ static tofu_job_end_t tofu_job_grant(tofu_am_t *am, tofu_job_t *job)
     lender->vcq_id  = peer->vcq_id;
     lender->peer    = peer;
     lender->nonce   = job->nonce;
+    lender->incarnation = job->incarnation;
     lender->mailbox = job->mailbox;
     tofu_iface_read_clock(am->iface);
     lender->report_ms = am->iface->now_ms;

@@ -13,7 +13,8 @@
 #define TOFU_RECALL_ROUNDS 4u
 
 /* Ask for the slots back, by a put with notice, so that a holder that died is
- * found.  The peer may fail in this call, and the lender be freed. */
+ * found; every second time ask whether it is still who was lent them.  The peer may
+ * fail in this call, and the lender be freed. */
 static tofu_status_t tofu_lender_recall(tofu_lender_t *lender)
 {
     tofu_am_t     *am     = lender->peer->iface->am;
@@ -23,12 +24,19 @@ static tofu_status_t tofu_lender_recall(tofu_lender_t *lender)
     if (peer->probing) {
         return TOFU_OK; /* another time */
     }
+    if ((lender->recalled == TOFU_RECALL_ASKED) || (lender->recalled == TOFU_RECALL_AGAIN)) {
+        /* it may never answer: it stands for nobody else */
+        am->num_recalled -= (lender->recalled == TOFU_RECALL_ASKED);
+        lender->recalled  = TOFU_RECALL_LATE;
+        return tofu_am_ask_holder(lender);
+    }
     status = tofu_am_probe(peer,
                            lender->mailbox + offsetof(tofu_mailbox_t, recall),
                            lender->nonce, ~0u, 1);
     if ((status == TOFU_OK) && (peer->lender == lender)) {
-        am->num_recalled += !lender->recalled;
-        lender->recalled  = 1;
+        am->num_recalled += (lender->recalled == TOFU_RECALL_NONE);
+        lender->recalled  = (lender->recalled == TOFU_RECALL_NONE) ? TOFU_RECALL_ASKED :
+                                                                    TOFU_RECALL_AGAIN;
     }
     return status;
 }
@@ -45,8 +53,8 @@ void TOFU_NOINLINE tofu_lender_take_turns(tofu_lender_t *lender)
                 (lender->loan[i].arrived <
                  TOFU_RECALL_ROUNDS * lender->loan[i].count); ++i) {
     }
-    if ((i == TOFU_AM_CLASSES) || lender->recalled || lender->dead ||
-        lender->gone) {
+    if ((i == TOFU_AM_CLASSES) || (lender->recalled != TOFU_RECALL_NONE) ||
+        lender->dead || lender->gone) {
         return;
     }
     for (link = am->jobs.next; link != &am->jobs; link = link->next) {
@@ -93,13 +101,11 @@ void tofu_am_recall_idle(tofu_am_t *am)
         uint32_t      arrived  = tofu_lender_arrived(lender);
 
         if ((arrived == lender->last_seen) && !lender->dead && !lender->gone) {
-            int again = lender->recalled;
+            int again = (lender->recalled != TOFU_RECALL_NONE);
 
             if (tofu_lender_recall(lender) == TOFU_ERR_NO_RESOURCE) {
                 return;
             }
-            /* Who was asked before and did not answer may be gone, with another iface in
-             * its VCQ: it stands for nobody else. */
             if (!again) {
                 --am->recall_left;
                 am->recall_asked = 1;
@@ -139,7 +145,7 @@ void tofu_am_recall(tofu_am_t *am)
 
 /*
  * A holder gives back what it does not use for TOFU_AM_KEEP_MS.  One that is silent for
- * much longer does something else, or is dead, which a put with notice tells.  Looks at
+ * much longer does something else, or is gone, which it is asked.  Looks at
  * one holder in each tick, in turn.
  */
 void tofu_am_probe_silent(tofu_am_t *am)
@@ -160,7 +166,12 @@ void tofu_am_probe_silent(tofu_am_t *am)
         lender->heard_ms = now_ms;
     } else if ((now_ms - lender->heard_ms >= TOFU_AM_SILENT_MS) &&
                !lender->dead && !lender->gone) {
-        lender->heard_ms = now_ms; /* before the probe: it may free the lender */
-        tofu_am_probe(lender->peer, lender->peer->scratch, 0, ~0u, 1);
+        lender->heard_ms = now_ms;
+        /* The word that it was told last can have been written over, by one that was for an
+         * iface that had its VCQ, or its mailbox, before: then it waits for that. */
+        tofu_lender_report(lender);
+        if (!lender->gone) {
+            tofu_am_ask_holder(lender);
+        }
     }
 }

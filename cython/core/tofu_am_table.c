@@ -66,8 +66,8 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     }
     vcq_id = e->vcq_id;
     asked  = e->check ^ magic ^ who ^ vcq_id; /* whom: his incarnation */
-    type   = (unsigned)(magic & 0xffffffffu);
-    if (((magic >> 32) != TOFU_REQUEST_MAGIC) || (vcq_id != notice->vcq_id) ||
+    type   = (unsigned)(magic & 0xffffu);
+    if ((((magic >> 16) & 0xffffu) != TOFU_REQUEST_MAGIC) || (vcq_id != notice->vcq_id) ||
         (asked > UINT32_MAX) ||
         ((type != TOFU_REQUEST_GRANT) && (type != TOFU_REQUEST_RELEASE)) ||
         ((type == TOFU_REQUEST_GRANT) != (entry < TOFU_GRANT_ENTRIES)) ||
@@ -88,6 +88,7 @@ void tofu_am_request(tofu_iface_t *iface, const struct utofu_mrq_notice *notice)
     job->type    = (uint8_t)((asked == am->incarnation) ? type :
                                                           TOFU_REQUEST_STALE);
     job->nonce   = (uint32_t)who;
+    job->incarnation = (uint32_t)(magic >> 32);
     job->peer    = peer;
     job->mailbox = mailbox;
     tofu_list_add(&am->jobs, &job->link);

@@ -227,6 +227,7 @@ struct tofu_op {
         } claim;
         struct {
             uint32_t entry;   /* of the own request table, or ~0 */
+            uint32_t nonce;   /* of the loan whose holder is asked who it is, or 0 */
             uint8_t  borrower; /* asked because of what we lent to the peer */
         } probe;
         struct {

@@ -309,8 +309,11 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
         }
     } else if (line->ported && !gone) {
         tofu_line_suspect(line);
+    } else if (slots) {
+        /* Another iface has the VCQ: what that one was lent of ours stays its own. */
+        tofu_peer_failed(line, TOFU_ERR_ENDPOINT_TIMEOUT, TOFU_SUCCEEDED);
     } else if (message) {
-        tofu_line_failed(line, slots ? TOFU_ERR_ENDPOINT_TIMEOUT : status);
+        tofu_line_failed(line, status);
     } else if (gone || (code == UTOFU_ERR_MRQ_RMT_STADD) ||
                (code == UTOFU_ERR_MRQ_RMT_LENGTH) ||
                (code == UTOFU_ERR_MRQ_RMT_MEMORY)) {
@@ -382,6 +385,8 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
             tofu_amo_result(op, notice->rmt_value);
         } else if (op->kind == TOFU_OP_CLAIM) {
             op->claim.old_value = notice->rmt_value;
+        } else if (TOFU_UNLIKELY((op->kind == TOFU_OP_PROBE) && (op->probe.nonce != 0))) {
+            tofu_am_holder_is(op, notice->rmt_value);
         } else if (TOFU_UNLIKELY(op->flags & TOFU_OP_ASKS) &&
                    tofu_peer_is_other(op, notice->rmt_value)) {
             /* What was sent before went to who has the VCQ now, and is lost.  A probe has

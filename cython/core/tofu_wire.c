@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOFU_WIRE_VERSION       7u
+#define TOFU_WIRE_VERSION       8u
 #define TOFU_WIRE_MAGIC_RKEY    0x6b726675u /* "ufrk" */
 #define TOFU_WIRE_MAGIC_ADDRESS 0x64616675u /* "ufad" */
 #define TOFU_WIRE_MAGIC_DEVICE  0x76646675u /* "ufdv" */

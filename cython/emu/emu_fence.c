@@ -28,9 +28,16 @@ static bool membarrier_ok(int command)
 #endif
 }
 
+static bool registered;
+
+void emu_fence_register(void)
+{
+    registered = membarrier_ok(REGISTER_GLOBAL_EXPEDITED);
+}
+
 void emu_fence_join(void)
 {
-    if (!membarrier_ok(REGISTER_GLOBAL_EXPEDITED)) {
+    if (!registered) {
         /* before any notice of ours: who relies on a fence looks at it after it */
         atomic_store(&emu_g.control->unfenced, 1);
     }

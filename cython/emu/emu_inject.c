@@ -294,6 +294,11 @@ static bool parse_rule(char *text)
     return true;
 }
 
+void emu_inject_forget(void)
+{
+    pthread_mutex_init(&faults.lock, NULL); /* a thread that is not here may have had it */
+}
+
 uint32_t emu_inject_init(uint64_t seed)
 {
     const char *s = getenv("UTOFU_EMU_FAULT");

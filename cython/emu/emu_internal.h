@@ -469,6 +469,7 @@ int emu_local_blame(int code, int local_code, const void *addr, size_t n, bool w
 bool emu_target_is_there(const struct emu_peer *peer, const struct emu_region *r, uint64_t off, size_t n);
 
 /* emu_fence.c: a fence in all threads of the job's processes */
+void emu_fence_register(void); /* before emu_fence_join; beside threads it takes ms, and seconds on busy CPUs */
 void emu_fence_join(void); /* the control segment is there */
 bool emu_fence_reaches_all(void);
 bool emu_fence_all(void);  /* false: there are some that it does not reach */

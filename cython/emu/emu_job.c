@@ -93,7 +93,9 @@ static int job_lock(void)
         emu_message("job name \"%s\" is too long", emu_g.job);
         return -1;
     }
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    /* Kept, so that the table of descriptors grows now and not with the lock: beside threads the kernel
+     * waits for all CPUs then. */
+    fd = emu_fd_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         emu_message("socket failed: %s", strerror(errno));
         return -1;
@@ -101,7 +103,7 @@ static int job_lock(void)
     end = emu_now() + EMU_LOCK_TIMEOUT_S * UINT64_C(1000000000);
     while (bind(fd, (struct sockaddr *)&sa, len)) {
         if ((errno != EADDRINUSE) || (emu_now() > end)) {
-            emu_message("can't take the lock of job \"%s\": %s (held by a stopped process, or by another user?)",
+            emu_message("can't take the lock of job \"%s\": %s (held by a stopped process, or by another user; or is the host very busy?)",
                         emu_g.job, strerror(errno));
             close(fd);
             return -1;
@@ -353,6 +355,7 @@ static void fork_child(void)
     emu_threads_forget();
     emu_last_thread_forked();
     emu_wire_forget();
+    emu_inject_forget();
     emu_dontfork_forget();
     emu_swap_forget();
     if (atomic_load(&emu_g.ready)) {
@@ -412,6 +415,7 @@ static int join_locked(void)
     tofu_job_name(emu_g.job, sizeof(emu_g.job));
     emu_env_read(&emu_g.env);
 
+    emu_fence_register(); /* others wait for the lock: not with it */
     lock = job_lock();
     if (lock < 0) {
         return code;

@@ -149,6 +149,7 @@ struct emu_fault {
     int      code; /* SUCCESS: none */
     uint64_t delay_ns;
 };
+void emu_inject_forget(void); /* in a child of fork */
 uint32_t emu_inject_init(uint64_t seed); /* EMU_SPECIAL_* that the rules need */
 void emu_inject(const struct emu_desc *d, struct emu_fault *f);
 bool emu_inject_busy(const struct emu_desc *d); /* the post finds the TOQ full */

@@ -111,3 +111,13 @@ def forks(tmp_path_factory):
         uct_tofu.lib_dir(),
         ["-fsanitize=address"],
     )
+
+
+@pytest.fixture(scope="session")
+def slow_join(tmp_path_factory):
+    return build(
+        tmp_path_factory.mktemp("join") / "slow_join",
+        [HERE / "join" / "slow_join.c"],
+        [uct_tofu.include_dir()],
+        uct_tofu.lib_dir(),
+    )

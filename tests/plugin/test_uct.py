@@ -71,6 +71,11 @@ def test_successor_behind_another(program, own):
     program("uct_restarted", UCX_UTOFU_MAX_VCQS=own)
 
 
+@pytest.mark.parametrize("own", ["0", "8"])
+def test_successor_is_silent(program, own):
+    program("uct_restarted", "silent", UCX_UTOFU_MAX_VCQS=own)
+
+
 def test_movable(program):
     program("uct_movable")
 

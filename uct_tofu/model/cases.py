@@ -79,6 +79,12 @@ CASES = {
         System(_sizes(grant_entries=2), ((1,), (1,)), deaths=1, restarts=1),
         large=True,
     ),
+    "silent_successor": Case(
+        "a process with the VCQ of one that died with slots wants none",
+        System(
+            _sizes(grant_entries=2), ((1,), (1,)), deaths=1, restarts=1, silent=True
+        ),
+    ),
     "recall": Case(
         "slots are asked back and given back at any time",
         System(_sizes(), ((1,), (1,)), leave=True, recall_always=True),
@@ -123,6 +129,7 @@ FINDS = {
     "want_once": "endpoints",
     "no_claim_probe": "death",
     "no_loan_probe": "death",
+    "no_identity": "silent_successor",
     "no_budget": "budget",
     "late_delivery": "death",
     "late_errors": "budget",

@@ -11,8 +11,8 @@ may be taken whenever its condition holds).
 Operations are tuples.  Sender to receiver: ``("message", slot, (incarnation,
 number))``, ``("claim", entry, nonce)``, ``("request", entry, kind, nonce)``.
 Receiver to sender: ``("answer", nonce, kind, begin, count)``, ``("credit", nonce,
-consumed)``, ``("recall", nonce)`` and ``("probe", entry)``, the last two with a
-local notice.
+consumed)``, ``("recall", nonce)``, ``("ask", nonce)`` and ``("probe", entry)``, the
+last three with a local notice.
 """
 
 from __future__ import annotations
@@ -286,9 +286,18 @@ def post_failed(sz: Sizes, r: Receiver, sender: int, op: tuple) -> Receiver:
     """The sender is dead, and the put to it ends as an error notice here."""
     if op[0] == "probe":
         return _notice(sz, r, ("gone", sender, op[1]))
-    if op[0] == "recall":
+    if op[0] in ("recall", "ask"):
         return _notice(sz, r, ("gone", sender, None))
     return _notice(sz, r, ("error", sender, None))
+
+
+def holder_answers(
+    sz: Sizes, r: Receiver, sender: int, incarnation: int, op: tuple
+) -> Receiver:
+    """Who has the VCQ of a holder of slots was asked who it is: another tells."""
+    if incarnation == op[1][0]:
+        return r
+    return _notice(sz, r, ("other", sender, op[1]))
 
 
 def may_post_silent(sz: Sizes, r: Receiver) -> bool:
@@ -321,6 +330,9 @@ def read_notice(sz: Sizes, r: Receiver) -> Receiver:
         return _read_message(r, sender, where)
     if kind == "request":
         return _read_request(sz, r, sender, where)
+    if kind == "other":  # tofu_am_holder_is
+        at = loan_of(r.loans, sender, where)
+        return r if at is None or r.loans[at].dead else _mark_gone(r, at)
     if kind == "gone" and where is not None and r.claims[where] == sender + 1:
         # not if it was freed since: the claim may be a successor's by now
         if r.probed[where] or "free_probed" in sz.mutations:

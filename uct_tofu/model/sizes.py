@@ -102,6 +102,7 @@ MUTATIONS = {
     "want_once": "a waiting endpoint says only once that it wants credit",
     "no_claim_probe": "nobody asks whether a claimant is alive",
     "no_loan_probe": "nobody asks whether a holder of slots is alive",
+    "no_identity": "nobody asks whether a holder of slots is who was lent them",
     "no_budget": "credit and answers are sent whatever errors may come of it",
     "late_delivery": "a dead sender's puts land after its failure was reported",
     "late_errors": "a put fails after the MRQ was seen empty with it in flight",

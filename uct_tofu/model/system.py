@@ -5,8 +5,8 @@
 operations of a (source, destination) pair in order; different pairs have nothing to
 do with each other.  A sender may die at any step; what it has in flight lands or
 is lost from some point on.  A put to a dead sender fails, which is told after
-everything that the sender had in flight has landed (the mutation ``late_delivery``
-takes this assumption away).
+everything that the sender had in flight has landed, and so is that another has its
+VCQ (the mutation ``late_delivery`` takes this assumption away).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class System(NamedTuple):
     idle : bool
         A sender may give its slots back at any time when nobody of it waits for
         credit, as the core does with a channel that was not used for long.
+    silent : bool
+        Successors send nothing.
     """
 
     sizes: Sizes
@@ -46,6 +48,7 @@ class System(NamedTuple):
     leave: bool = False
     recall_always: bool = False
     idle: bool = False
+    silent: bool = False
 
 
 class State(NamedTuple):
@@ -87,7 +90,7 @@ def moves(system: System, state: State) -> list[tuple]:
             if "no_strong_order" in bugs:
                 found += [("up", i, k) for k in range(1, len(state.up[i]))]
         if state.down[i] and (
-            s.alive or not state.up[i] or "late_delivery" in bugs
+            "late_delivery" in bugs or not _is_early(s, state.up[i], state.down[i][0])
         ):
             found.append(("down", i))
         if not s.alive:
@@ -109,6 +112,13 @@ def moves(system: System, state: State) -> list[tuple]:
             found.append(("idle", i))
     found += _receiver_moves(system, state)
     return found
+
+
+def _is_early(s: p.Sender, up: tuple, op: tuple) -> bool:
+    """Would the answer to an operation tell of a death before what is in flight?"""
+    if not s.alive:
+        return bool(up)
+    return op[0] == "ask" and any(sent[-1][0] != s.incarnation for sent in up)
 
 
 def _useful(s: p.Sender, ep: int) -> bool:
@@ -160,6 +170,18 @@ def _receiver_moves(system: System, state: State) -> list[tuple]:
             and not any(n[:2] == ("gone", loan.sender) for n in r.mrq)
         ):
             found.append(("recall", loan.sender))
+        elif (
+            asked
+            and not loan.dead
+            and not loan.gone
+            and s.alive
+            and s.recall == loan.nonce  # it was asked for its slots
+            and s.incarnation != loan.nonce[0]  # else its answer says nothing
+            and "no_identity" not in sz.mutations
+            and not any(op[0] == "ask" for op in state.down[loan.sender])
+            and not any(n[:2] == ("other", loan.sender) for n in r.mrq)
+        ):
+            found.append(("ask", loan.sender))
     if system.restarts:
         jobs = {job[0] for job in r.jobs}
         for entry, claim in enumerate(r.claims):
@@ -189,6 +211,12 @@ def apply(system: System, state: State, move: tuple) -> State:
     if name == "down":
         op, rest = state.down[i][0], state.down[i][1:]
         state = state._replace(down=put(state.down, i, rest))
+        if s.alive and op[0] == "ask":
+            return state._replace(
+                receiver=p.holder_answers(
+                    system.sizes, state.receiver, i, s.incarnation, op
+                )
+            )
         if s.alive:
             return _with_sender(state, p.receive_down(s, op))
         return state._replace(
@@ -206,7 +234,8 @@ def apply(system: System, state: State, move: tuple) -> State:
     if name == "lose":
         return state._replace(up=put(state.up, i, ()))
     if name == "restart":
-        heir = p.new_sender(i, system.todo[i], s.incarnation + 1)
+        todo = (0,) * len(system.todo[i]) if system.silent else system.todo[i]
+        heir = p.new_sender(i, todo, s.incarnation + 1)
         return _with_sender(state, heir)._replace(restarts=state.restarts - 1)
     raise ValueError(move)
 
@@ -238,7 +267,7 @@ def _up(system: System, state: State, s: p.Sender, k: int) -> State:
 
 _RECEIVER = frozenset(
     {"free", "end", "read", "report", "refused", "see", "jobs", "reclaim",
-     "seen_empty", "recall", "probe"}
+     "seen_empty", "recall", "ask", "probe"}
 )  # fmt: skip
 
 
@@ -264,10 +293,10 @@ def _apply_receiver(system: System, state: State, move: tuple) -> State:
         r = p.see_claim(r, move[1])
     elif name == "seen_empty":
         r = r._replace(silent=0)
-    elif name == "recall":
+    elif name in ("recall", "ask"):
         to = move[1]
         at = p.find_loan(r, to)
-        ops = (("recall", r.loans[at].nonce),)
+        ops = ((name, r.loans[at].nonce),)
     else:
         to, ops = move[1], (("probe", move[2]),)
         r = r._replace(probed=put(r.probed, move[2], True))

@@ -449,7 +449,7 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
         if ((data[1] != 0) && (data[1] != (f->id ^ TOFU_CLAIM_KEY))) {
             break; /* the honest one's: its request would be lost */
         }
-        data[0] = TOFU_REQUEST_MAGIC << 32 | (x >> 32) % 4;
+        data[0] = x << 32 | TOFU_REQUEST_MAGIC << 16 | (x >> 32) % 4;
         data[1] = next_random(random);
         data[2] = (x >> 40) % 4 ? f->id : data[1];
         /* sometimes wrong, sometimes for who had the VCQ before */

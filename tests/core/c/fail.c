@@ -681,7 +681,7 @@ static void forged(struct ctx *ctx)
                 /* a request for slots that looks almost right */
                 utofu_vcq_id_t me;
                 fn->query_vcq_id(vcq, &me);
-                data[0] = 0x75667271ull << 32 | (i % 4);
+                data[0] = next_random(&random) << 32 | 0x75710000ull | (i % 4);
                 data[1] = (next_random(&random) << 32) | (i + 1);
                 data[2] = (i % 5) ? me : target;
                 data[3] = data[0] ^ data[1] ^ data[2] ^ incarnation ^

@@ -22,8 +22,8 @@ static unsigned am_seen;
 static int8_t on_am(void *arg, void *data, size_t length, unsigned flags)
 {
     (void)arg, (void)flags;
-    CHECK((length == 8) && (am_seen < 256));
-    memcpy(&seen[am_seen++], data, 8);
+    CHECK(length == 8);
+    memcpy(&seen[am_seen++ % 256], data, 8);
     return TOFU_OK;
 }
 
@@ -224,11 +224,132 @@ static void late_error(struct ctx *ctx)
     leave(ctx);
 }
 
+/* The old iface is sent to when the new one, on its VCQ, holds slots of the sender: those stay its own. */
+static void old_ep(struct ctx *ctx)
+{
+    unsigned i;
+
+    core_open(ctx, NULL, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+    core_barrier(ctx);
+    if (ctx->rank == 1) {
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+    }
+    core_barrier(ctx);
+    if (ctx->rank == 0) {
+        close_first(ctx);
+        core_usleep(300000); /* no process is replaced faster, see TOFU_SLOTS_STEP */
+        open_second(ctx);
+        CHECK_OK(tofu_ep_create(ctx->iface, ctx->shared->rank[1].address, 0, &ctx->ep[1]));
+        for (i = 0; i < 200; ++i) {
+            CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[1], 1, i, NULL, 0)));
+            if (i == 5) {
+                core_flush(ctx, ctx->ep[1]);
+                set(ctx, WORD_LENT, 1);
+                PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_STALE) == 1);
+            }
+        }
+        PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_ENDS) == 1);
+        CHECK_EQ(ctx->ep_errors, 0);
+    } else {
+        PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_LENT) == 1);
+        CHECK_OK(tofu_ep_am_short(ctx->ep[0], 1, OF_STALE, NULL, 0));
+        PROGRESS_UNTIL(ctx, 20, ctx->ep_errors == 1);
+        CHECK_EQ(ctx->failed_status, TOFU_ERR_ENDPOINT_TIMEOUT);
+        set(ctx, WORD_STALE, 1);
+        PROGRESS_UNTIL(ctx, 20, am_seen == 200);
+        for (i = 0; i < 200; ++i) {
+            CHECK_EQ(seen[i], i);
+        }
+        set(ctx, WORD_ENDS, 1);
+    }
+    leave(ctx);
+}
+
+/* What a sender was told is written over, as by a word for who had its mailbox before: it is told again. */
+static void lost_credit(struct ctx *ctx)
+{
+    const tofu_iface_config_t config = config_of_all();
+    const tofu_lender_t       *lender;
+    unsigned                  sent = 0;
+
+    core_open(ctx, &config, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+    core_barrier(ctx);
+    if (ctx->rank == 1) { /* it has slots, and nothing is on its way */
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+    }
+    core_barrier(ctx);
+    core_barrier_asleep(ctx);
+    if (ctx->rank == 1) {
+        for (; tofu_ep_am_short(ctx->ep[0], 1, sent, NULL, 0) == TOFU_OK; ++sent) {
+            CHECK(sent < 200);
+        }
+        CHECK(sent > 0);
+        set(ctx, WORD_ASKS, sent);
+        await(ctx, WORD_SEEN, 1);
+        atomic_store(&ctx->ep[0]->peer->chan->mailbox->credit, 0x1234000000000000ull);
+        PROGRESS_UNTIL(ctx, 20, tofu_ep_am_short(ctx->ep[0], 1, sent, NULL, 0) == TOFU_OK);
+        set(ctx, WORD_ENDS, 1);
+    } else {
+        while ((sent = (unsigned)get(ctx, WORD_ASKS)) == 0) {
+            core_usleep(100);
+        }
+        PROGRESS_UNTIL(ctx, 20, am_seen == sent + 1);
+        lender = tofu_container(ctx->iface->am->lenders.next, tofu_lender_t, link);
+        PROGRESS_UNTIL(ctx, 20, (lender->loan[TOFU_AM_SMALL].reported == lender->loan[TOFU_AM_SMALL].arrived) &&
+                                        (lender->loan[TOFU_AM_LARGE].reported == lender->loan[TOFU_AM_LARGE].arrived));
+        set(ctx, WORD_SEEN, 1);
+        PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_ENDS) == 1);
+    }
+    core_barrier(ctx);
+    leave(ctx);
+}
+
+/* The same of the word that asks for slots back, of a sender that uses them all the time. */
+static void lost_recall(struct ctx *ctx)
+{
+    tofu_iface_config_t config = config_of_all();
+    _Atomic uint64_t    *recall;
+
+    config.rx_slots = 2;
+    config.rx_short_slots = 2;
+    core_open(ctx, &config, 0);
+    CHECK_OK(tofu_iface_set_am_handler(ctx->iface, 1, on_am, NULL));
+    core_barrier(ctx);
+    if (ctx->rank == 1) {
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+        recall = &ctx->ep[0]->peer->chan->mailbox->recall;
+        set(ctx, WORD_LENT, 1);
+        while (atomic_load(recall) == 0) { /* no progress: it is not seen */
+            core_usleep(100);
+        }
+        atomic_store(recall, 0);
+        set(ctx, WORD_STALE, 1);
+        PROGRESS_UNTIL(ctx, 20, (tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0), get(ctx, WORD_ENDS) == 1));
+    } else if (ctx->rank == 2) {
+        PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_LENT) == 1);
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, OF_OTHERS, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+        set(ctx, WORD_ENDS, 1);
+    } else {
+        PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_ENDS) == 1);
+    }
+    core_barrier(ctx);
+    leave(ctx);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"stale_sender", 3, 60, stale_sender, 0},
-        {"late_error", 2, 60, late_error, 0}
+        {"late_error", 2, 60, late_error, 0},
+        {"old_ep", 2, 60, old_ep, 0},
+        {"lost_credit", 2, 60, lost_credit, 0},
+        {"lost_recall", 3, 60, lost_recall, 0}
     };
     return core_main(argc, argv, cases, sizeof(cases) / sizeof(*cases));
 }

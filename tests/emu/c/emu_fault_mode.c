@@ -5,6 +5,8 @@
  */
 #include "harness.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -492,4 +494,47 @@ CONF_TEST("fault", fault_two_nodes_die, 1, "with count=2 two nodes die, however 
     CONF_OK(utofu_put(vcq.hdl, far[2], s, s, 8, 0, 0, NULL));
     CONF_CODE(CONF_WAIT_MRQ(&vcq, &notice), UTOFU_ERR_MRQ_PEER);
     CONF_CHECK(put_ends(&vcq, s, 1, 0) == UTOFU_ERR_MRQ_PEER, "the second node has come to life");
+}
+
+static atomic_bool enough;
+
+static void *put_on(void *arg)
+{
+    struct conf_vcq vcq;
+    utofu_stadd_t   s;
+    void           *cbdata;
+
+    conf_vcq_create(&vcq, (int)(intptr_t)arg, 0);
+    s = conf_reg(&vcq, &words[8 * (intptr_t)arg], 64, 0);
+    while (!enough) {
+        CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 0, CONF_TCQ, NULL));
+        CONF_CHECK(CONF_WAIT_TCQ(&vcq, &cbdata) == UTOFU_SUCCESS, "a put failed");
+    }
+    return NULL;
+}
+
+CONF_TEST("fault", fault_and_fork, 1, "a child that was made while another thread posted joins the job, whatever the rules")
+{
+    pthread_t thread[2];
+
+    CONF_CHECK(setenv("UTOFU_EMU_FAULT", "get:after=1000000000:error=MRQ_OTHER", 1) == 0, "setenv");
+    for (intptr_t i = 0; i < 2; i++) {
+        CONF_CHECK(pthread_create(&thread[i], NULL, put_on, (void *)i) == 0, "pthread_create");
+    }
+    usleep(20000);
+    for (int i = 0; i < 100; i++) {
+        int   status;
+        pid_t child = fork();
+
+        if (child == 0) {
+            utofu_vcq_hdl_t hdl;
+            alarm(10);
+            _exit(utofu_create_vcq(2, 0, &hdl) != UTOFU_SUCCESS);
+        }
+        CONF_CHECK((waitpid(child, &status, 0) == child) && (status == 0), "child %d ended with %#x", i, (unsigned)status);
+    }
+    enough = true;
+    for (int i = 0; i < 2; i++) {
+        pthread_join(thread[i], NULL);
+    }
 }
