@@ -236,6 +236,20 @@ static void tofu_am_free(tofu_iface_t *iface)
 /* Ifaces of an md whose slots are a file of their own: descriptors are few. */
 #define TOFU_AM_OWN_FILES 16u
 
+/* Another for each iface of the process, and ahead of those of a process before it. */
+static uint32_t tofu_slots_step(const struct timespec *now)
+{
+    static _Atomic uint32_t last;
+    uint32_t                by_time = (uint32_t)now->tv_sec * (1000000000 / TOFU_SLOTS_STEP) +
+                       (uint32_t)(now->tv_nsec / TOFU_SLOTS_STEP);
+    uint32_t                before  = atomic_load(&last), step;
+
+    do {
+        step = ((int32_t)(by_time - before) > 0) ? by_time : before + 1;
+    } while (!atomic_compare_exchange_weak(&last, &before, step));
+    return step;
+}
+
 tofu_status_t tofu_am_open(tofu_iface_t *iface)
 {
     tofu_md_t       *md = iface->md;
@@ -271,7 +285,7 @@ tofu_status_t tofu_am_open(tofu_iface_t *iface)
     am->nonce = (uint32_t)((uint64_t)now.tv_nsec * 2654435761u) ^
                 ((uint32_t)getpid() << 16) ^ (uint32_t)now.tv_sec;
     am->nonce      |= 1;
-    am->incarnation = tofu_incarnation(am->nonce, &now);
+    am->incarnation = tofu_incarnation(am->nonce, tofu_slots_step(&now));
     if (getrandom(&am->random, sizeof(am->random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(am->random)) {
         am->random = ((uint64_t)am->nonce << 32) ^ (uint64_t)now.tv_nsec;

@@ -213,16 +213,13 @@ _Static_assert(offsetof(tofu_mailbox_t, answer) ==
 /* The STag of the slots of an iface that has a VCQ of its own is one of many, which its incarnation
  * tells: a sender that has not noticed that its receiver is gone must not write to slots of another
  * iface that has the VCQ by now, over a message of somebody else, but get an error.  Incarnations
- * change it with the time, so that an iface has another than the one just before it.  Ifaces
- * that share a VCQ have no STags for that. */
+ * change it with the time, and for each iface of a process, so that an iface has another than the one
+ * just before it.  Ifaces that share a VCQ have no STags for that. */
 #define TOFU_SLOTS_STAGS 64u
 #define TOFU_SLOTS_STEP  125000000 /* ns for which it is the same */
 
-static inline uint32_t tofu_incarnation(uint32_t random, const struct timespec *now)
+static inline uint32_t tofu_incarnation(uint32_t random, uint32_t step)
 {
-    uint32_t step = (uint32_t)now->tv_sec * (1000000000 / TOFU_SLOTS_STEP) +
-                    (uint32_t)(now->tv_nsec / TOFU_SLOTS_STEP);
-
     return (random & ~(2 * TOFU_SLOTS_STAGS - 2)) | (step % TOFU_SLOTS_STAGS) << 1 | 1;
 }
 

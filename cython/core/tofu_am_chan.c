@@ -336,6 +336,7 @@ static int tofu_chan_post_request(tofu_chan_t *chan)
     }
     chan->state    = TOFU_CHAN_ASKED;
     chan->since_ms = iface->now_ms;
+    chan->idle_ms  = iface->now_ms;
     return 1;
 }
 
@@ -536,6 +537,12 @@ void tofu_chans_tick(tofu_iface_t *iface)
         if ((chan->state == TOFU_CHAN_ASKED) && !chan->want &&
             tofu_chan_poll_answer(chan)) {
             continue;
+        }
+        if ((chan->state == TOFU_CHAN_ASKED) && (chan->request == TOFU_REQUEST_RELEASE) &&
+            (iface->now_ms - chan->idle_ms >= TOFU_AM_SILENT_MS)) {
+            /* Releases are answered at once: this answer was lost, or the peer does something
+             * else.  (A request for slots may wait for long, in its place of the queue.) */
+            tofu_chan_ask(chan, TOFU_REQUEST_RELEASE);
         }
         if (chan->want &&
             (iface->now_ms - chan->since_ms >= TOFU_AM_PROBE_MS)) {

@@ -269,12 +269,82 @@ void tofu_am_probed(tofu_op_t *op)
         tofu_peer_failed(peer, (tofu_status_t)op->status, 1);
         return;
     }
+    if ((op->status != TOFU_ERR_ENDPOINT_TIMEOUT) && (peer->lender != NULL)) {
+        /* It may live, and write to the slots that it has.  If not, or if another has its VCQ, what
+         * it is told now meets that. */
+        tofu_am_borrower_retell(peer);
+        return;
+    }
     /* not if it was freed since: the claim may be a successor's by now */
     if ((entry < TOFU_REQUEST_ENTRIES) && am->claim_probed[entry] &&
         (atomic_load(&am->table[entry].claim) == mine)) {
         tofu_am_entry_free(am, entry);
     }
     tofu_am_borrower_gone(peer);
+}
+
+/* --------------------------------------------------------------- answers */
+
+/* The 32 bytes that end with the answer. */
+static tofu_status_t tofu_am_answer(tofu_peer_t *peer, utofu_stadd_t mailbox, uint32_t nonce,
+                                    const tofu_lender_t *lender, unsigned answer)
+{
+    uint64_t body[4] = {0, 0, 0, 0};
+    unsigned i;
+
+    for (i = 0; (lender != NULL) && (i < TOFU_AM_CLASSES); ++i) {
+        body[i] = lender->loan[i].begin |
+                  ((uint64_t)lender->loan[i].count << 32);
+    }
+    if (lender != NULL) {
+        body[2] = tofu_in_place_where(peer->iface->am);
+    }
+    body[3] = ((uint64_t)nonce << 32) | answer;
+    return tofu_am_post_silent(peer, body, sizeof(body),
+                               mailbox + offsetof(tofu_mailbox_t, grant),
+                               TOFU_EDATA_CONTROL, 0);
+}
+
+static tofu_status_t tofu_job_answer(const tofu_job_t *job,
+                                     const tofu_lender_t *lender,
+                                     unsigned answer)
+{
+    return tofu_am_answer(job->peer, job->mailbox, job->nonce, lender, answer);
+}
+
+/* Nothing ever came: it may not know of its slots.  (It looks at this only while it waits for it.) */
+static tofu_status_t tofu_lender_grant_again(tofu_lender_t *lender)
+{
+    return tofu_am_answer(lender->peer, lender->mailbox, lender->nonce, lender,
+                          TOFU_ANSWER_GRANTED);
+}
+
+/* ----------------------------------------------------------------- credit */
+
+/* How many messages were consumed, and which slots to pass over. */
+static inline tofu_status_t tofu_lender_post_credit(const tofu_lender_t *lender, uint32_t s,
+                                                    uint32_t l)
+{
+    tofu_peer_t   *peer  = lender->peer;
+    tofu_iface_t  *iface = peer->iface;
+    tofu_status_t status;
+    uint64_t      word;
+
+    if (tofu_iface_post_limited(iface)) {
+        return TOFU_ERR_NO_RESOURCE;
+    }
+    word   = (s & 0xffffffull) | ((l & 0xffull) << 24) |
+           ((uint64_t)lender->loan[TOFU_AM_LARGE].skip << 32) |
+           ((uint64_t)(lender->nonce & 0xffff) << 48);
+    /* ordered, or an older count might land after a newer one */
+    status = tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
+                       iface->fn.put_piggyback8(
+                               iface->vcq, peer->vcq_id, word,
+                               lender->mailbox + offsetof(tofu_mailbox_t, credit), 8,
+                               TOFU_EDATA_CONTROL, UTOFU_ONESIDED_FLAG_STRONG_ORDER,
+                               tofu_cbdata(peer, TOFU_CB_PEER)));
+    iface->stats.credit_tx += (status == TOFU_OK);
+    return status;
 }
 
 void tofu_lender_report(tofu_lender_t *lender)
@@ -287,27 +357,14 @@ void tofu_lender_report(tofu_lender_t *lender)
     uint32_t      news   = s - small->reported;
     uint32_t      larges = l - large->reported;
     tofu_status_t status;
-    uint64_t      word;
 
     if (lender->gone) {
         return;
     }
-    word   = (s & 0xffffffull) | ((l & 0xffull) << 24) |
-           ((uint64_t)large->skip << 32) |
-           ((uint64_t)(lender->nonce & 0xffff) << 48);
-    /* ordered, or an older count might land after a newer one */
-    status = tofu_iface_post_limited(iface) ?
-                     TOFU_ERR_NO_RESOURCE :
-                     tofu_post(iface, "utofu_put_piggyback8", peer->vcq_id, 8,
-                               iface->fn.put_piggyback8(
-                                       iface->vcq, peer->vcq_id, word,
-                                       lender->mailbox +
-                                               offsetof(tofu_mailbox_t, credit),
-                                       8, TOFU_EDATA_CONTROL,
-                                       UTOFU_ONESIDED_FLAG_STRONG_ORDER,
-                                       tofu_cbdata(peer, TOFU_CB_PEER)));
+    status = TOFU_UNLIKELY((small->arrived | large->arrived) == 0) ?
+                     tofu_lender_grant_again(lender) :
+                     tofu_lender_post_credit(lender, s, l);
     if (TOFU_LIKELY(status == TOFU_OK)) {
-        ++iface->stats.credit_tx;
         small->reported = s;
         large->reported = l;
         if (!lender->gone) {
@@ -341,28 +398,7 @@ void tofu_lender_report(tofu_lender_t *lender)
     }
 }
 
-/* --------------------------------------------------------------- answers */
-
-/* The 32 bytes that end with the answer. */
-static tofu_status_t tofu_job_answer(const tofu_job_t *job,
-                                     const tofu_lender_t *lender,
-                                     unsigned answer)
-{
-    uint64_t body[4] = {0, 0, 0, 0};
-    unsigned i;
-
-    for (i = 0; (lender != NULL) && (i < TOFU_AM_CLASSES); ++i) {
-        body[i] = lender->loan[i].begin |
-                  ((uint64_t)lender->loan[i].count << 32);
-    }
-    if (lender != NULL) {
-        body[2] = tofu_in_place_where(job->peer->iface->am);
-    }
-    body[3] = ((uint64_t)job->nonce << 32) | answer;
-    return tofu_am_post_silent(job->peer, body, sizeof(body),
-                               job->mailbox + offsetof(tofu_mailbox_t, grant),
-                               TOFU_EDATA_CONTROL, 0);
-}
+/* ---------------------------------------------------------------- requests */
 
 typedef enum { TOFU_JOB_DONE, TOFU_JOB_LATER, TOFU_JOB_NO_SLOTS } tofu_job_end_t;
 

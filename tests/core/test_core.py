@@ -36,7 +36,10 @@ CASES = {
         "killed_receiver", "killed_before_grant",
         "killed_senders", "orderly_end", "successors", "not_sent", "gone_memory", "forged", "fuzz",
     ],
-    "successor": ["stale_sender", "late_error", "old_ep", "lost_credit", "lost_recall"],
+    "faulty": [f"word_{i}" for i in (0, 1, 2, 6, 22, 24, 26, 30)],
+    "successor": [
+        "stale_sender", "stale_at_once", "late_error", "old_ep", "lost_credit", "lost_recall",
+    ],
     "lost": [
         "bcopy_lost", "in_place_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
         "one_notice", "heirs", "idle_channel", "abandoned_get", "hole",
@@ -97,7 +100,7 @@ OWN_VCQ = {
     ("keep", "keep_killed"), ("order", "many_ifaces"), ("fail", "forged"),
     ("in_place", "shorts"),
     # they have no STags for it: docs/active-messages.md, Known limits
-    ("successor", "stale_sender"),
+    ("successor", "stale_sender"), ("successor", "stale_at_once"),
 }  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},

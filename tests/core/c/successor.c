@@ -133,14 +133,14 @@ static void well(struct ctx *ctx)
 }
 
 /* Rank 1 is the one that has not noticed, rank 2 the other.  Both have slots 0, 1, ... */
-static void stale_sender(struct ctx *ctx)
+static void stale(struct ctx *ctx, unsigned pause_us)
 {
     unsigned i;
 
     well(ctx);
     if (ctx->rank == 0) {
         close_first(ctx);
-        core_usleep(300000); /* no process is replaced faster, see TOFU_SLOTS_STEP */
+        core_usleep(pause_us);
         open_second(ctx);
         set(ctx, WORD_THERE, 1);
         PROGRESS_UNTIL(ctx, 20, !tofu_list_empty(&ctx->iface->am->lenders) &&
@@ -182,6 +182,17 @@ static void stale_sender(struct ctx *ctx)
         PROGRESS_UNTIL(ctx, 20, get(ctx, WORD_ENDS) == 1);
     }
     leave(ctx);
+}
+
+static void stale_sender(struct ctx *ctx)
+{
+    stale(ctx, 300000); /* no process is replaced faster, see TOFU_SLOTS_STEP */
+}
+
+/* The process is the same: its ifaces may follow each other at once. */
+static void stale_at_once(struct ctx *ctx)
+{
+    stale(ctx, 0);
 }
 
 /* The error of what was sent to the old iface is read when there is an ep to the new one. */
@@ -346,6 +357,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"stale_sender", 3, 60, stale_sender, 0},
+        {"stale_at_once", 3, 60, stale_at_once, 0},
         {"late_error", 2, 60, late_error, 0},
         {"old_ep", 2, 60, old_ep, 0},
         {"lost_credit", 2, 60, lost_credit, 0},
