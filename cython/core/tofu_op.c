@@ -286,6 +286,13 @@ static tofu_op_t *tofu_op_resync(tofu_peer_t *line, uint64_t edata)
     return NULL;
 }
 
+/* The VCQ is there, and what was to be reached is not. */
+static int tofu_op_not_there(int code)
+{
+    return (code == UTOFU_ERR_MRQ_RMT_STADD) || (code == UTOFU_ERR_MRQ_RMT_LENGTH) ||
+           (code == UTOFU_ERR_MRQ_RMT_MEMORY);
+}
+
 /* What was posted without a local notice, and failed. */
 static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
                               tofu_status_t status, int code)
@@ -314,9 +321,7 @@ static void tofu_op_unnoticed(tofu_peer_t *line, uint64_t edata,
         tofu_peer_failed(line, TOFU_ERR_ENDPOINT_TIMEOUT, TOFU_SUCCEEDED);
     } else if (message) {
         tofu_line_failed(line, status);
-    } else if (gone || (code == UTOFU_ERR_MRQ_RMT_STADD) ||
-               (code == UTOFU_ERR_MRQ_RMT_LENGTH) ||
-               (code == UTOFU_ERR_MRQ_RMT_MEMORY)) {
+    } else if (gone || tofu_op_not_there(code)) {
         /* It was for a sender that is not there any more, perhaps after an orderly
          * end.  No ep of ours had a part in it. */
         tofu_line_borrowers_gone(line);
@@ -374,8 +379,7 @@ void tofu_op_mrq(tofu_iface_t *iface, const struct utofu_mrq_notice *notice,
     peer = op->peer;
     /* What goes to a port goes to memory of the core's own: if it is not there, the
      * iface isn't, though its VCQ is. */
-    port_gone = (code != UTOFU_SUCCESS) && (code != UTOFU_ERR_MRQ_PEER) &&
-                (peer->port != 0);
+    port_gone = (peer->port != 0) && tofu_op_not_there(code);
     if (TOFU_UNLIKELY(port_gone)) {
         status = TOFU_ERR_ENDPOINT_TIMEOUT;
     }
