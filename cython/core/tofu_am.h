@@ -66,7 +66,9 @@ enum { TOFU_AM_SMALL = 0, TOFU_AM_LARGE = 1, TOFU_AM_CLASSES = 2 };
 #define TOFU_AM_COPY_MAX       1024u /* am_zcopy copies as much: one put, not two */
 #define TOFU_AM_PROBE_MS       100u  /* without credit for so long: is it alive? */
 #define TOFU_AM_IDLE_MS        100u  /* without an ep for so long: give back */
-#define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back */
+#define TOFU_AM_KEEP_MS        1000u /* without a message for so long: give back, ... */
+#define TOFU_AM_KEEP_WINDOW    8u    /* ... but not so many small slots: when they were lent, an
+                                        eighth of all were free */
 #define TOFU_AM_SILENT_MS      3000u /* a holder of slots, for so long: is it alive? */
 #define TOFU_AM_CHANS_PER_TICK 32u   /* channels looked at in a tick */
 /* Between rounds of a request table of which all entries are taken: the first rest,
@@ -217,6 +219,9 @@ _Static_assert(offsetof(tofu_mailbox_t, answer) ==
  * just before it.  Ifaces that share a VCQ have no STags for that. */
 #define TOFU_SLOTS_STAGS 64u
 #define TOFU_SLOTS_STEP  125000000 /* ns for which it is the same */
+
+_Static_assert(TOFU_MAX_PORTS * TOFU_PORT_STAGS <= 3 * TOFU_SLOTS_STAGS,
+               "STags of ports are below those of slots");
 
 static inline uint32_t tofu_incarnation(uint32_t random, uint32_t step)
 {
@@ -404,6 +409,7 @@ struct tofu_lender {
     uint64_t       turn;       /* of its next message, and the key of its permit */
     uint32_t       nonce;
     uint32_t       incarnation; /* of the iface that asked for the slots */
+    uint32_t       gone_call;  /* iface->calls (low bits) when `gone` was found */
     uint32_t       depth;      /* handlers of its messages running (nested) */
     uint32_t       last_seen;  /* arrived, at the last tick */
     uint32_t       heard;      /* arrived, when tofu_am_probe_silent looked last */
@@ -424,7 +430,6 @@ struct tofu_lender {
     uint64_t       spoke_ms;   /* the last tick that saw a new one */
     uint64_t       report_ms;  /* it was told what was consumed */
     uint64_t       barred_ms;  /* no permit before */
-    uint64_t       gone_call;  /* iface->calls when that was found */
     utofu_stadd_t  mailbox;
     tofu_link_t    link;       /* in am->lenders */
     tofu_link_t    due;        /* in am->due: must be told what was consumed, when

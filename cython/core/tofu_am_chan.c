@@ -489,6 +489,14 @@ static int tofu_chan_moved(tofu_chan_t *chan)
     return 1;
 }
 
+/* Has it slots that it gives back when they are not used?  Without slots a message waits for the
+ * peer's software, and its user may end meanwhile, as one that has sent his last word.  So only
+ * where slots are short. */
+static int tofu_chan_gives_back(const tofu_chan_t *chan)
+{
+    return (chan->refs == 0) || (chan->cls[TOFU_AM_SMALL].count < TOFU_AM_KEEP_WINDOW);
+}
+
 /* Give back what is asked for, or of no use: without an ep for a moment, or
  * without a message for long. */
 static void tofu_chan_tick_open(const tofu_am_t *am, tofu_chan_t *chan, uint64_t now_ms)
@@ -501,8 +509,9 @@ static void tofu_chan_tick_open(const tofu_am_t *am, tofu_chan_t *chan, uint64_t
         chan->want = 0;
     }
     if (tofu_chan_recalled(chan) ||
-        (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
-                                                       TOFU_AM_IDLE_MS))) {
+        (tofu_chan_gives_back(chan) &&
+         (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
+                                                        TOFU_AM_IDLE_MS)))) {
         tofu_chan_release(chan);
     } else if ((chan->where != 0) &&
                ((chan->longs >= TOFU_IN_PLACE_AFTER) ||

@@ -93,7 +93,7 @@ static void tofu_lender_gone(tofu_lender_t *lender)
 
     if (!lender->gone) {
         lender->gone      = 1;
-        lender->gone_call = am->iface->calls;
+        lender->gone_call = (uint32_t)am->iface->calls;
         tofu_list_del(&lender->due);
         tofu_list_add(&am->gone, &lender->due);
         am->iface->work |= TOFU_WORK_AM;
@@ -551,7 +551,7 @@ unsigned tofu_am_progress(tofu_iface_t *iface, int mrq_empty)
     while (mrq_empty && !tofu_list_empty(&am->gone)) {
         tofu_lender_t *lender = tofu_container(am->gone.next, tofu_lender_t,
                                                due);
-        if (lender->gone_call == iface->calls) {
+        if (lender->gone_call == (uint32_t)iface->calls) {
             break; /* found after the MRQ was read: more may have come since */
         }
         if ((lender->permit != TOFU_PERMIT_NONE) &&

@@ -144,9 +144,8 @@ void tofu_am_recall(tofu_am_t *am)
 }
 
 /*
- * A holder gives back what it does not use for TOFU_AM_KEEP_MS.  One that is silent for
- * much longer does something else, or is gone, which it is asked.  Looks at
- * one holder in each tick, in turn.
+ * A holder that is silent for long, with nothing to say, or doing something else, may be gone,
+ * which it is asked.  Looks at one holder in each tick, in turn.
  */
 void tofu_am_probe_silent(tofu_am_t *am)
 {

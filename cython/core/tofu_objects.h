@@ -37,9 +37,10 @@ enum {
 
 /* Ifaces that share a VCQ (tofu_hub.c) are told apart by ports, 1 and up: the STags
  * of one are these, its port times so many further on.  Port 0 is who has a VCQ of
- * its own, and as many segments of mailboxes as there are STags. */
+ * its own, and as many segments of mailboxes as there are STags.  Whose address names a
+ * port that there is not any more must not come to slots of that one (tofu_slots_stag). */
 #define TOFU_PORT_STAGS 4u
-#define TOFU_MAX_PORTS  64u
+#define TOFU_MAX_PORTS  48u
 
 #define TOFU_MAX_IOV          16u
 #define TOFU_MAX_SHORT        32u /* of a piggyback put */

@@ -42,7 +42,7 @@ CASES = {
     ],
     "lost": [
         "bcopy_lost", "in_place_lost", "short_lost", "spoiled", "parts", "turns", "many_wait",
-        "one_notice", "heirs", "idle_channel", "abandoned_get", "hole",
+        "one_notice", "heirs", "idle_channel", "last_word", "abandoned_get", "hole",
     ],
     "tnis": [
         "stripe", "stripe_parts", "neighbour", "late_single", "late_stripe",

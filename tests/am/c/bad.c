@@ -430,8 +430,8 @@ static void fuzz_one(struct ctx *ctx, struct forge *f, uint64_t *random)
         poke(f, TOFU_STAG_SCRATCH, (x >> 24) % 4000, data, length, edata, flags);
         break;
     case 3: /* mailboxes that are not in use */
-        poke(f, TOFU_STAG_MAILBOX, 64 * 64 + (x >> 24) % 60000, data, length,
-             edata, flags);
+        offset = ((f->incarnation >> 7) + 64 + (x >> 24) % 900) % 1024 * 64 + (x >> 40) % 33;
+        poke(f, TOFU_STAG_MAILBOX, offset, data, length, edata, flags);
         break;
     default: { /* an entry, properly claimed, then a request that is nearly good */
         unsigned      entry = (x >> 24) % 64;
@@ -622,7 +622,7 @@ static void successor(struct ctx *ctx)
         if (round < 3) {
             bytes[32 + round] ^= 0x20;
         } else {
-            bytes[7] = (unsigned char)(round * 10); /* a port where nobody is */
+            bytes[7] = (unsigned char)(20 + round * 5); /* a port where nobody is */
         }
         crc = crc32_of(bytes, 36);
         memcpy(bytes + 36, &crc, 4);

@@ -419,6 +419,37 @@ static void heirs(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* Rank 1 says its last word after it had nothing to say for a while, and ends at once; nobody makes
+ * progress meanwhile.  (UCP's last answer to a peer before the user destroys his worker.) */
+static void last_word(struct ctx *ctx)
+{
+    double end;
+
+    start(ctx, NULL);
+    if (ctx->rank == 1) {
+        CHECK_OK(RETRY(ctx, tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0)));
+        core_flush(ctx, ctx->ep[0]);
+    }
+    for (end = core_now() + 1.5; core_now() < end;) {
+        core_idle(ctx->iface);
+    }
+    core_barrier_asleep(ctx);
+    if (ctx->rank == 1) {
+        CHECK_OK(tofu_ep_am_short(ctx->ep[0], 1, 0, NULL, 0));
+        tofu_ep_destroy(ctx->ep[0]);
+        tofu_ep_destroy(ctx->ep[1]);
+        tofu_iface_close(ctx->iface);
+    }
+    core_barrier_asleep(ctx);
+    if (ctx->rank == 0) {
+        PROGRESS_UNTIL(ctx, 10, seen == 2);
+        tofu_ep_destroy(ctx->ep[0]);
+        tofu_ep_destroy(ctx->ep[1]);
+        tofu_iface_close(ctx->iface);
+    }
+    tofu_md_close(ctx->md);
+}
+
 /* Rank 0 has an idle channel to an iface that ends, and does not come to give its slots
  * back for a while.  Another iface has the VCQ meanwhile, and sends: that it is not the one
  * of the channel takes nothing away from it. */
@@ -566,6 +597,7 @@ int main(int argc, char **argv)
         {"one_notice", 2, 60, one_notice, 0},
         {"heirs", 2, 60, heirs, 0},
         {"idle_channel", 2, 60, idle_channel, 0},
+        {"last_word", 2, 60, last_word, 0},
         {"abandoned_get", 2, 60, abandoned_get, 0},
         {"hole", 1, 30, hole, 0}
     };

@@ -22,6 +22,7 @@ from uct_tofu.perf.scale.nodes import BYTES, SLOT_HEADER, Costs, Node, Peer
 MS = 1e6
 TICK = CONSTANTS["TOFU_TICK_MS"] * MS
 KEEP = CONSTANTS["TOFU_AM_KEEP_MS"] * MS
+KEEP_WINDOW = CONSTANTS["TOFU_AM_KEEP_WINDOW"]
 PROBE = CONSTANTS["TOFU_AM_PROBE_MS"] * MS
 CHANS_PER_TICK = CONSTANTS["TOFU_AM_CHANS_PER_TICK"]
 RECALLS_PER_TICK = CONSTANTS["TOFU_RECALLS_PER_TICK"]
@@ -517,7 +518,8 @@ class Simulation:
     def _tick_channel(self, time, i):
         s, peer = self.senders[i], self.peers[i]
         recalled = self._is_recalled(i)
-        if not recalled and (s.todo[0] or s.want or time - peer.used < KEEP):
+        used = s.todo[0] or s.want or s.count >= KEEP_WINDOW or time - peer.used < KEEP
+        if used and not recalled:
             return
         self.counts["released_recalled" if recalled else "released_idle"] += 1
         self.senders[i] = p.release(self.sizes, s)
