@@ -369,6 +369,8 @@ void tofu_in_place_granted(tofu_chan_t *chan, uint64_t where);
 /* Map the peer's slots; enters the kernel. */
 void tofu_in_place_try(tofu_chan_t *chan);
 void tofu_in_place_drop(tofu_chan_t *chan);
+/* For another, as it is not used: it may be mapped again. */
+void tofu_in_place_yield(tofu_chan_t *chan);
 /* All of an iface, while its VCQ is there. */
 void tofu_in_place_close(tofu_iface_t *iface);
 

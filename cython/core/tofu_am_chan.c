@@ -491,10 +491,12 @@ static int tofu_chan_moved(tofu_chan_t *chan)
 
 /* Has it slots that it gives back when they are not used?  Without slots a message waits for the
  * peer's software, and its user may end meanwhile, as one that has sent his last word.  So only
- * where slots are short. */
+ * where slots are short, and those of a port: nothing but a new request would tell that another
+ * iface has the port by now. */
 static int tofu_chan_gives_back(const tofu_chan_t *chan)
 {
-    return (chan->refs == 0) || (chan->cls[TOFU_AM_SMALL].count < TOFU_AM_KEEP_WINDOW);
+    return (chan->refs == 0) || (chan->peer->port != 0) ||
+           (chan->cls[TOFU_AM_SMALL].count < TOFU_AM_KEEP_WINDOW);
 }
 
 /* Give back what is asked for, or of no use: without an ep for a moment, or
@@ -513,6 +515,9 @@ static void tofu_chan_tick_open(const tofu_am_t *am, tofu_chan_t *chan, uint64_t
          (now_ms - chan->idle_ms >= ((chan->refs > 0) ? TOFU_AM_KEEP_MS :
                                                         TOFU_AM_IDLE_MS)))) {
         tofu_chan_release(chan);
+    } else if ((chan->mapped != NULL) && (am->num_mapped >= TOFU_AM_MAX_MAPPED) &&
+               (now_ms - chan->idle_ms >= TOFU_AM_KEEP_MS)) {
+        tofu_in_place_yield(chan);
     } else if ((chan->where != 0) &&
                ((chan->longs >= TOFU_IN_PLACE_AFTER) ||
                 ((chan->turn & TOFU_TAIL_KEY) && am->small_in_place))) {

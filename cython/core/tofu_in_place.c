@@ -100,9 +100,12 @@ void tofu_in_place_try(tofu_chan_t *chan)
     size_t             slots, length = tofu_in_place_length(chan, &slots);
     int                fd, ret;
 
+    if (iface->am->num_mapped >= TOFU_AM_MAX_MAPPED) {
+        chan->longs = 0; /* after as many messages it is tried again */
+        return;
+    }
     chan->where = 0; /* it is tried once in a loan */
-    if ((where == 0) || !tofu_in_place_wanted(iface) ||
-        (iface->am->num_mapped >= TOFU_AM_MAX_MAPPED)) {
+    if ((where == 0) || !tofu_in_place_wanted(iface)) {
         return;
     }
     fd = tofu_in_place_open(where, length);
@@ -160,6 +163,15 @@ void tofu_in_place_drop(tofu_chan_t *chan)
     iface->fn.dereg_mem(iface->vcq, mapped->stadd, 0);
     munmap(mapped->base, mapped->length);
     free(mapped);
+}
+
+void tofu_in_place_yield(tofu_chan_t *chan)
+{
+    uint64_t where = chan->mapped->where;
+
+    tofu_in_place_drop(chan);
+    chan->where = where;
+    chan->longs = 0;
 }
 
 void tofu_in_place_granted(tofu_chan_t *chan, uint64_t where)

@@ -61,7 +61,7 @@ CASES = {
     ],
     "in_place": [
         "lengths", "shorts", "ahead", "zcopy", "zcopy_late", "stopped", "take", "oneself",
-        "receiver_refuses", "sender_refuses", "fakes", "killed", "idle", "closed",
+        "receiver_refuses", "sender_refuses", "fakes", "killed", "idle", "turns", "closed",
     ],
     "shared": [
         "threads", "mixed", "closed", "closed_shared", "killed", "asleep", "multitude",
@@ -100,7 +100,7 @@ OWN_VCQ = {
     ("keep", "keep_killed"), ("order", "many_ifaces"), ("fail", "forged"),
     ("in_place", "shorts"),
     # they have no STags for it: docs/active-messages.md, Known limits
-    ("successor", "stale_sender"), ("successor", "stale_at_once"),
+    ("successor", "stale_sender"), ("successor", "stale_at_once"), ("lost", "last_word"),
 }  # fmt: skip
 ENVIRONMENT = {
     "sleeper": {"UTOFU_NUM_MRQ_ENTRIES": "2048"},

@@ -529,6 +529,38 @@ static void idle(struct ctx *ctx)
     core_close(ctx);
 }
 
+/* As many peers are mapped as can be, and one of them is not sent to any more: another has its place. */
+static void turns(struct ctx *ctx)
+{
+    const uint32_t others = TOFU_AM_MAX_MAPPED - 1; /* as if there were so many */
+    tofu_am_t      *am;
+    double         end;
+
+    open_all(ctx, NULL);
+    warm_up(ctx);
+    if (ctx->rank == 1) {
+        am = ctx->iface->am;
+        CHECK_EQ(am->num_mapped, 1);
+        am->num_mapped += others;
+        for (end = core_now() + 20; ctx->ep[0]->chan->mapped != NULL;) {
+            CHECK_EQ(send_full(ctx, 2), 8192);
+            core_idle(ctx->iface);
+            CHECK((ctx->ep[2]->chan->mapped == NULL) || (ctx->ep[0]->chan->mapped == NULL));
+            CHECK(core_now() < end);
+        }
+        for (end = core_now() + 20; ctx->ep[2]->chan->mapped == NULL;) {
+            CHECK_EQ(send_full(ctx, 2), 8192);
+            core_idle(ctx->iface);
+            CHECK(core_now() < end);
+        }
+        CHECK_EQ(send_full(ctx, 0), 8192);
+        core_flush(ctx, ctx->ep[0]);
+        am->num_mapped -= others;
+    }
+    core_barrier(ctx);
+    core_close(ctx);
+}
+
 /* The receiver's iface is closed under the sender, and its memory is another's: what the
  * sender still has mapped is nobody's. */
 static void closed(struct ctx *ctx)
@@ -777,6 +809,7 @@ static const struct test_case cases[] = {
     {"fakes", 2, 60, fakes, 0},
     {"killed", 2, 60, killed, 1},
     {"idle", 2, 60, idle, 0},
+    {"turns", 3, 60, turns, 0},
     {"closed", 2, 60, closed, 0},
 };
 
