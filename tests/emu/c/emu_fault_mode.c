@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -498,26 +499,36 @@ CONF_TEST("fault", fault_two_nodes_die, 1, "with count=2 two nodes die, however 
 
 static atomic_bool enough;
 
+static struct {
+    struct conf_vcq vcq;
+    utofu_stadd_t   stadd;
+} poster[2];
+
+/* Nothing else: what forks beside a thread that allocates memory may find AddressSanitizer locked. */
 static void *put_on(void *arg)
 {
-    struct conf_vcq vcq;
-    utofu_stadd_t   s;
-    void           *cbdata;
+    struct conf_vcq *vcq = &poster[(intptr_t)arg].vcq;
+    utofu_stadd_t    s   = poster[(intptr_t)arg].stadd;
+    void            *cbdata;
 
-    conf_vcq_create(&vcq, (int)(intptr_t)arg, 0);
-    s = conf_reg(&vcq, &words[8 * (intptr_t)arg], 64, 0);
     while (!enough) {
-        CONF_OK(utofu_put(vcq.hdl, vcq.id, s, s + 8, 8, 0, CONF_TCQ, NULL));
-        CONF_CHECK(CONF_WAIT_TCQ(&vcq, &cbdata) == UTOFU_SUCCESS, "a put failed");
+        CONF_OK(utofu_put(vcq->hdl, vcq->id, s, s + 8, 8, 0, CONF_TCQ, NULL));
+        CONF_CHECK(CONF_WAIT_TCQ(vcq, &cbdata) == UTOFU_SUCCESS, "a put failed");
     }
     return NULL;
 }
 
 CONF_TEST("fault", fault_and_fork, 1, "a child that was made while another thread posted joins the job, whatever the rules")
 {
+    char     *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_t thread[2];
 
+    CONF_CHECK(memory != MAP_FAILED, "mmap");
     CONF_CHECK(setenv("UTOFU_EMU_FAULT", "get:after=1000000000:error=MRQ_OTHER", 1) == 0, "setenv");
+    for (intptr_t i = 0; i < 2; i++) {
+        conf_vcq_create(&poster[i].vcq, (unsigned)i, 0);
+        poster[i].stadd = conf_reg(&poster[i].vcq, memory + 64 * i, 64, 0);
+    }
     for (intptr_t i = 0; i < 2; i++) {
         CONF_CHECK(pthread_create(&thread[i], NULL, put_on, (void *)i) == 0, "pthread_create");
     }
