@@ -518,6 +518,11 @@ static void tofu_chan_tick_open(const tofu_am_t *am, tofu_chan_t *chan, uint64_t
     } else if ((chan->mapped != NULL) && (am->num_mapped >= TOFU_AM_MAX_MAPPED) &&
                (now_ms - chan->idle_ms >= TOFU_AM_KEEP_MS)) {
         tofu_in_place_yield(chan);
+    } else if ((chan->refs > 0) && (now_ms - chan->idle_ms >= TOFU_AM_KEEP_MS) &&
+               (tofu_am_probe(chan->peer, chan->peer->scratch, 0, ~0u, 0) == TOFU_OK)) {
+        /* Who waits for a peer that is not there any more learns of it.  (The peer may have failed
+         * in this call, and the channel been reset.) */
+        chan->idle_ms = now_ms;
     } else if ((chan->where != 0) &&
                ((chan->longs >= TOFU_IN_PLACE_AFTER) ||
                 ((chan->turn & TOFU_TAIL_KEY) && am->small_in_place))) {
