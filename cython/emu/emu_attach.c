@@ -19,13 +19,14 @@
 
 #define NAME_SYSV      "/SYSV" /* and the key; as /proc/self/maps has them */
 #define NAME_ANONYMOUS "/dev/zero (deleted)"
+#define NAME_MOVED     "/memfd:" EMU_SHARED_NAME " (deleted)"
 
 int emu_attach_how(const struct emu_vma *vma)
 {
     if (!strncmp(vma->path, NAME_SYSV, sizeof(NAME_SYSV) - 1) && (emu_ipc_namespace() != 0)) {
         return EMU_SEG_BY_NUMBER;
     }
-    return !strcmp(vma->path, NAME_ANONYMOUS) ? EMU_SEG_INHERITED : -1;
+    return (!strcmp(vma->path, NAME_ANONYMOUS) || !strcmp(vma->path, NAME_MOVED)) ? EMU_SEG_INHERITED : -1;
 }
 
 static bool from_its_beginning(const struct emu_mapping *m, void *arg)

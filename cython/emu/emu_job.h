@@ -72,6 +72,7 @@ uint64_t emu_start_time(pid_t pid);
 bool emu_thread_ended(pid_t tid, uint32_t began); /* began: of its start time; 0: that is not known */
 /* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
 bool emu_first_thread_ended(pid_t pid);
+bool emu_process_forked(pid_t pid); /* and has not executed a program since, or nobody can say */
 bool emu_own_first_thread_ended(void); /* that of this process; looks */
 bool emu_own_threads_ended(long ours); /* and so have all but so many of its others */
 const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */

@@ -154,7 +154,7 @@ static int stag_fill(struct emu_vcq *vcq, uint32_t stag, void *addr, size_t size
     if (said) {
         why = NULL; /* it says no more than that: nobody maps it */
     } else if (vma.shared && (emu_rehome_of(vma.dev, vma.ino, 0) < 0)) {
-        seg = emu_seg_get(&vma, writable);
+        seg = emu_rehome_shared_get(vcq, &vma, (uintptr_t)addr, size, writable);
         w   = (struct emu_window){(uintptr_t)addr, (uintptr_t)addr + size, vma.dev, vma.ino, vma.file_off};
     } else {
         home = emu_rehome_get(vcq, (uintptr_t)addr, size, vma.plain && !vma.huge, &w, &why);
@@ -220,7 +220,7 @@ static void stag_clear(struct emu_vcq *vcq, uint32_t stag)
     stag_show(vcq, stag);
     if (shared) {
         home = emu_rehome_of(emu_g.seg[seg].dev, emu_g.seg[seg].ino, shown);
-        emu_seg_put(seg);
+        emu_rehome_shared_put(seg);
     }
     emu_rehome_put(home, addr, size);
 }

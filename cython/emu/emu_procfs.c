@@ -19,10 +19,11 @@
 
 /* What the kernel says of a process.  Asked of its first thread, because emulators
  * of other processors answer for /proc/PID/stat of their own process themselves. */
-#define EXITING 4u /* PF_EXITING: it runs no instruction of its program any more */
+#define EXITING 4u    /* PF_EXITING: it runs no instruction of its program any more */
+#define FORKED  0x40u /* PF_FORKNOEXEC: its memory began as a copy of its parent's */
 struct process_stat {
     char     state;
-    unsigned flags; /* the kernel's: EXITING */
+    unsigned flags; /* the kernel's: EXITING, FORKED */
     long     threads;
     uint64_t start; /* clock ticks since boot */
 };
@@ -101,6 +102,13 @@ bool emu_own_threads_ended(long ours)
     struct process_stat stat;
 
     return process_stat(getpid(), &stat) && ((stat.state == 'Z') || (stat.state == 'X')) && (stat.threads == 1 + ours);
+}
+
+bool emu_process_forked(pid_t pid)
+{
+    struct process_stat stat;
+
+    return process_stat(pid, &stat) ? (stat.flags & FORKED) != 0 : (errno != ENOENT) && (errno != ESRCH);
 }
 
 static _Atomic bool own_first_ended;

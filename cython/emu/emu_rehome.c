@@ -21,8 +21,8 @@
  *    parent waits for it; its other threads too, where they write there (emu_rehome_fork.c).  Of what
  *    the caller runs on, the parent makes it (emu_rehome_stack.c).
  *
- * Programs that register and deregister all the time stay without: see affordable(), and
- * emu_rehome_past.c for single blocks.
+ * Programs that register and deregister all the time stay without: see
+ * emu_rehome_past.c.
  *
  * Whole pages are moved, with what else is on them (but see emu_rehome_against_edge).  Where in the
  * memfd: emu_home.c.
@@ -44,43 +44,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SPENT_FREE    500000000u             /* ns that moves may take that were for nothing, ... */
-#define SPENT_SHARE   20u                    /* ... and this part of the time since the first */
-#define SPENT_DEBT    1000000000u            /* ns beyond that that are remembered */
-#define SPENT_PAUSE   1000000000u            /* ns for which nothing is moved once it took more */
 #define WAITING_SHARE 8u                     /* slots are left when one in so many could be */
 #define STAGS_MAX     65536u                 /* entries of STag tables looked through */
 #define FORK_WAIT_MS  10000
 #define CLOSED        "/proc is closed to the process"
 
 static struct {
-    uint64_t begun, spent; /* ns: when the first was moved, and what has been for nothing since */
-    uint64_t pause;        /* ns: nothing is moved until then */
-    int      child[2];     /* pipe: a child closes it when its memory is its own */
+    int child[2]; /* pipe: a child closes it when its memory is its own */
 } g = {.child = {-1, -1}};
-
-/* To move pays when they are used for long.  A program that registers for each transfer
- * is not to spend its time here: what a move took counts when it is undone soon.  The pause: without
- * it such a program would have one block in so many moved, as the time passes. */
-static bool affordable(void)
-{
-    uint64_t t = emu_now();
-
-    if (g.spent > SPENT_FREE + (t - g.begun) / SPENT_SHARE) {
-        g.pause = t + SPENT_PAUSE;
-    }
-    return t >= g.pause;
-}
-
-/* Moves that took so long served for so long, all ns; returns whether that was for nothing. */
-static bool spend(uint64_t took, uint64_t served)
-{
-    uint64_t most = SPENT_FREE + (emu_now() - g.begun) / SPENT_SHARE + SPENT_DEBT;
-
-    g.spent += (took > served / SPENT_SHARE) ? took - served / SPENT_SHARE : 0;
-    g.spent = (g.spent < most) ? g.spent : most;
-    return took > served / SPENT_SHARE;
-}
 
 static uintptr_t page_size(void)
 {
@@ -122,7 +93,7 @@ static void next_registered(uintptr_t lo, uintptr_t hi, uintptr_t *from_p, uintp
     }
 }
 
-static bool registered(uintptr_t lo, uintptr_t hi)
+bool emu_rehome_registered(uintptr_t lo, uintptr_t hi)
 {
     uintptr_t from, to;
 
@@ -218,7 +189,7 @@ static const char *against(struct wish *wish)
 
     if (!wish->asked) {
         wish->asked   = true;
-        wish->against = !affordable() ? "moving has taken too much time" :
+        wish->against = !emu_rehome_affordable() ? "moving has taken too much time" :
                         emu_rehome_is_vain(wish->lo, wish->hi) ?
                                         "it was deregistered at once the last times" :
                         ((emu_home.fd >= 0) && (emu_home_fd() < 0)) ?
@@ -259,7 +230,7 @@ static const char *move_gap(unsigned i, uintptr_t lo, uintptr_t hi, struct wish 
     if (why != NULL) {
         return why;
     }
-    if (registered(lo, hi)) {
+    if (emu_rehome_registered(lo, hi)) {
         return "some of its pages is registered, and was not moved";
     }
     if (!emu_rehome_note_locks(&wish->how, lo, hi)) {
@@ -333,7 +304,7 @@ static int slot_new(struct wish *wish, const char **why_p)
     if (*why_p != NULL) {
         return -1;
     }
-    g.begun = g.begun ? g.begun : emu_now();
+    emu_rehome_begin();
     return emu_home_slot_new(wish->lo, wish->hi, why_p);
 }
 
@@ -446,7 +417,7 @@ void emu_rehome_put(int i, uintptr_t addr, size_t size)
         }
         emu_home_leave();
     }
-    vain = spend(emu_now() - start + undone, served);
+    vain = emu_rehome_spend(emu_now() - start + undone, served);
     if (i >= 0) {
         emu_rehome_note(lo, hi, vain);
     }
@@ -537,6 +508,8 @@ void emu_rehome_fork_child(void)
     emu_freeze_fork_child();
     emu_procfs_fork_child();
     emu_vma_fork_child();
+    emu_rehome_past_fork_child();
+    emu_rehome_shared_fork_child();
     if (emu_home.fd < 0) {
         return;
     }
@@ -555,6 +528,5 @@ void emu_rehome_fork_child(void)
         close(g.child[1]);
     }
     emu_home_forget();
-    memset(&g, 0, sizeof(g));
     g.child[0] = g.child[1] = -1;
 }

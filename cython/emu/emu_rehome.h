@@ -39,7 +39,9 @@ void emu_rehome_lock_again(void);
 
 /* emu_rehome_move.c: no thread was counted, but one of ours has begun since. */
 bool emu_rehome_not_alone(bool threads);
-/* Pages [lo, hi) go to off of the file, which is mapped over them.  Returns
+/* Copied to off of the file, which is mapped over it; between emu_rehome_hold and emu_rehome_release. */
+bool emu_rehome_move_chunk(int fd, uintptr_t at, size_t n, uint64_t off, bool threads);
+/* Pages [lo, hi) go to off of the file, so much at a time, and only what is there of large ones.  Returns
  * where it ended. */
 uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads);
 /* A mapping of the file is replaced by a private copy, from its begin on; fd -1: there is no
@@ -51,10 +53,22 @@ bool emu_rehome_punch(int fd, uint64_t off, uint64_t n); /* the memory is given 
  * zero.  false: there is no more.  System calls only. */
 bool emu_rehome_data(int fd, uint64_t off, uint64_t end, uint64_t *from_p, uint64_t *to_p);
 
-/* emu_rehome_past.c: pages [lo, hi) are not to be moved now, since that was for nothing the last
+/* emu_rehome.c: something on pages [lo, hi) is registered, so that a peer may be writing there.  mem_lock is held. */
+bool emu_rehome_registered(uintptr_t lo, uintptr_t hi);
+
+/* emu_rehome_past.c: the first of all moves; may there be one more, for what those took that were for nothing?; one
+ * that took so long served for so long, all ns: was it for nothing?  mem_lock is held. */
+void emu_rehome_begin(void);
+bool emu_rehome_affordable(void);
+bool emu_rehome_spend(uint64_t took, uint64_t served);
+void emu_rehome_past_fork_child(void);
+/* Pages [lo, hi) are not to be moved now, since that was for nothing the last
  * times; they were moved, and are private again: was that for nothing?  mem_lock is held. */
 bool emu_rehome_is_vain(uintptr_t lo, uintptr_t hi);
 void emu_rehome_note(uintptr_t lo, uintptr_t hi, bool wasted);
+
+/* emu_rehome_shared.c: what was moved is not the child's registration */
+void emu_rehome_shared_fork_child(void);
 
 /* emu_rehome_stack.c: does it speak against moving [lo, hi) that it is a stack?  NULL: no */
 const char *emu_rehome_against_stack(uintptr_t lo, uintptr_t hi);

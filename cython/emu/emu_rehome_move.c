@@ -145,14 +145,38 @@ static int open_pagemap(uintptr_t lo, uintptr_t hi)
     return (emu_vma_query(lo, hi - lo, &vma) && vma.anonymous) ? emu_open_own("pagemap", O_RDONLY) : -1;
 }
 
-/* Copy, then map over it, so much at a time; frozen, when there are threads.  Returns where it
- * ended.  By system calls themselves: sanitizers would find fault with what is between blocks,
- * and who watches mappings (registration caches) is not concerned, as nothing is pinned. */
+/* Copy, then map over it; frozen, when there are threads.  By system calls themselves: sanitizers would find fault
+ * with what is between blocks, and who watches mappings (registration caches) is not concerned, as nothing is
+ * pinned.  pagemap: only what is there, by what `before` has; -1: all of it */
+static bool move_chunk(int fd, uintptr_t at, size_t n, uint64_t off, bool threads, int pagemap)
+{
+    bool ok;
+
+    if (threads && !emu_freeze(at, n)) {
+        return false;
+    }
+    if (read_pagemap(pagemap, at, n, after)) {
+        ok = move_in_part(fd, at, n, off, threads);
+    } else {
+        ok = copy_in(fd, at, n, off) && (!threads || emu_freeze_holds()) &&
+             (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, (long)off) != -1);
+    }
+    if (threads) {
+        emu_thaw(at, n);
+    }
+    return ok;
+}
+
+bool emu_rehome_move_chunk(int fd, uintptr_t at, size_t n, uint64_t off, bool threads)
+{
+    return move_chunk(fd, at, n, off, threads, -1);
+}
+
 uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, bool threads)
 {
     sigset_t  all, old;
     uintptr_t at = lo;
-    bool      ok = true, sparse;
+    bool      sparse;
     int       pagemap = (hi - lo > SPARSE_FROM) ? open_pagemap(lo, hi) : -1;
 
     sigfillset(&all);
@@ -161,20 +185,7 @@ uintptr_t emu_rehome_move_in(int fd, uintptr_t lo, uintptr_t hi, uint64_t off, b
     while ((at < hi) && !emu_rehome_not_alone(threads)) {
         size_t n = chunk_of(pagemap, at, hi, &sparse);
 
-        if (threads && !emu_freeze(at, n)) {
-            break;
-        }
-        if (sparse && read_pagemap(pagemap, at, n, after)) {
-            ok = move_in_part(fd, at, n, off + (at - lo), threads);
-        } else {
-            ok = copy_in(fd, at, n, off + (at - lo)) && (!threads || emu_freeze_holds()) &&
-                 (syscall(SYS_mmap, at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
-                          (long)(off + (at - lo))) != -1);
-        }
-        if (threads) {
-            emu_thaw(at, n);
-        }
-        if (!ok) {
+        if (!move_chunk(fd, at, n, off + (at - lo), threads, sparse ? pagemap : -1)) {
             break;
         }
         at += n;

@@ -1,13 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * emu_rehome_past.c - blocks that were moved for nothing again and again.
+ * emu_rehome_past.c - memory that was moved for nothing again and again.
+ *
+ * To move pays when it is used for long.  A program that registers for each transfer is not to spend its time
+ * with that: what a move took counts when it is undone soon, for the program as a whole.
  *
  * A program that registers the same memory for each transfer, and deregisters it, is told from one
  * that does so now and then by its blocks' past: other blocks of the same program, which stay
- * registered, are moved as ever.  (affordable() in emu_rehome.c is about the program as a whole.)
+ * registered, are moved as ever.
  */
 #include "emu_now.h"
 #include "emu_rehome.h"
+
+#include <string.h>
+
+#define SPENT_FREE  500000000u  /* ns that moves may take that were for nothing, ... */
+#define SPENT_SHARE 20u         /* ... and this part of the time since the first */
+#define SPENT_DEBT  1000000000u /* ns beyond that that are remembered */
+#define SPENT_PAUSE 1000000000u /* ns for which nothing is moved once it took more */
+
+static struct {
+    uint64_t begun, spent; /* ns: when the first was moved, and what has been for nothing since */
+    uint64_t pause;        /* ns: nothing is moved until then */
+} all;
+
+void emu_rehome_begin(void)
+{
+    all.begun = all.begun ? all.begun : emu_now();
+}
+
+/* The pause: without it such a program would have one block in so many moved, as the time passes. */
+bool emu_rehome_affordable(void)
+{
+    uint64_t t = emu_now();
+
+    if (all.spent > SPENT_FREE + (t - all.begun) / SPENT_SHARE) {
+        all.pause = t + SPENT_PAUSE;
+    }
+    return t >= all.pause;
+}
+
+bool emu_rehome_spend(uint64_t took, uint64_t served)
+{
+    uint64_t most = SPENT_FREE + (emu_now() - all.begun) / SPENT_SHARE + SPENT_DEBT;
+
+    all.spent += (took > served / SPENT_SHARE) ? took - served / SPENT_SHARE : 0;
+    all.spent = (all.spent < most) ? all.spent : most;
+    return took > served / SPENT_SHARE;
+}
 
 #define PLACES   256u        /* a power of two */
 #define PATIENCE 128u        /* moves for nothing, one after the other */
@@ -49,4 +89,9 @@ void emu_rehome_note(uintptr_t lo, uintptr_t hi, bool wasted)
         more     = p->wasted - PATIENCE;
         p->until = emu_now() + ((uint64_t)PAUSE << ((more < DOUBLED) ? more : DOUBLED));
     }
+}
+
+void emu_rehome_past_fork_child(void)
+{
+    memset(&all, 0, sizeof(all));
 }

@@ -145,12 +145,14 @@ int emu_seg_get(const struct emu_vma *vma, bool writable)
     return index;
 }
 
-void emu_seg_put(uint32_t index)
+bool emu_seg_put(uint32_t index)
 {
     struct emu_seg *seg = &emu_g.seg[index];
+    bool            last;
 
     emu_lock(&emu_g.lock);
-    if (--seg->refs == 0) {
+    last = --seg->refs == 0;
+    if (last) {
         struct stat st;
 
         atomic_fetch_add(&seg->gen, 1);
@@ -162,4 +164,5 @@ void emu_seg_put(uint32_t index)
         seg->fd = -1;
     }
     emu_unlock(&emu_g.lock);
+    return last;
 }

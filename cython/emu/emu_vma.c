@@ -434,6 +434,32 @@ bool emu_vma_is_quick(void)
     return quick;
 }
 
+/* 1: process pid has a shared mapping of the file, 0: it has none, -1: nobody can say (errno) */
+int emu_vma_has_file(pid_t pid, uint64_t dev, uint64_t ino)
+{
+    struct maps      m = {.unnamed = true, .again = true}; /* it is not our own */
+    struct file      file = {dev, ino};
+    uint64_t         pos = 0;
+    struct vma_piece p;
+    char             path[32];
+    bool             has = false;
+    int              ret = 0, error;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    m.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (m.fd < 0) {
+        return -1;
+    }
+    while (!has && ((ret = next_piece(&m, pos, OR_NEXT | VMA_SHARED, &p)) == 0)) {
+        has = p.shared && is_of_file(&p, &file);
+        pos = p.end;
+    }
+    error = errno;
+    maps_close(&m);
+    errno = error;
+    return has ? 1 : (ret < 0) ? -1 : 0;
+}
+
 static bool the_first(const struct emu_mapping *m, void *arg)
 {
     *(struct emu_mapping *)arg = *m;

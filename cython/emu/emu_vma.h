@@ -36,7 +36,9 @@ int emu_vma_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t befor
  * ones; a private mapping of the file is the program's own.) */
 bool emu_vma_each_of_file(uint64_t dev, uint64_t ino, uintptr_t after, uintptr_t before,
                           bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
-/* The same of whatever is mapped there */
+/* The same question about another process.  1: it maps some of that file, 0: it does not, -1: nobody can say (errno) */
+int emu_vma_has_file(pid_t pid, uint64_t dev, uint64_t ino);
+/* The same as emu_vma_each_of_file of whatever is mapped there */
 bool emu_vma_each(uintptr_t after, uintptr_t before, bool (*see)(const struct emu_mapping *m, void *arg), void *arg);
 /* The kernel answers questions about single mappings: to ask takes no longer where there are many. */
 bool emu_vma_is_quick(void);
@@ -64,6 +66,10 @@ int emu_rehome_get(const struct emu_vcq *vcq, uintptr_t addr, size_t size, bool 
 void emu_rehome_put(int home, uintptr_t addr, size_t size);
 /* What is at off of such a file: what emu_rehome_get returned; -1: it is another file */
 int emu_rehome_of(uint64_t dev, uint64_t ino, uint64_t off);
+/* emu_rehome_shared.c: as emu_seg_get and emu_seg_put, for [addr, addr + size), which vma is of; shared anonymous memory
+ * gets a file that peers can open where that can be done, and *vma is what is there then (mem_lock held) */
+int  emu_rehome_shared_get(const struct emu_vcq *vcq, struct emu_vma *vma, uintptr_t addr, size_t size, bool writable);
+void emu_rehome_shared_put(uint32_t seg);
 /* For a thread of ours: from the one to the other what it has on the heap is not moved.  No
  * other lock may be waited for between them. */
 void emu_rehome_hold(void);
@@ -76,9 +82,11 @@ void emu_rehome_fork_parent(void);
 void emu_rehome_fork_child(void);
 
 /* emu_seg.c: the index of the segment for a shared mapping, one reference taken; -1: no peer can map it.  And
- * given back (both take emu_g.lock) */
+ * given back: was it the last?  (Both take emu_g.lock.) */
 int  emu_seg_get(const struct emu_vma *vma, bool writable);
-void emu_seg_put(uint32_t index);
+bool emu_seg_put(uint32_t index);
+
+#define EMU_SHARED_NAME "utofu-emu-shared" /* of the file that shared anonymous memory was moved to */
 
 /* emu_attach.c: shared memory without a descriptor, as EMU_SEG_ of emu_shm.h says how others come to it.  -1: not at all */
 int emu_attach_how(const struct emu_vma *vma);
