@@ -543,6 +543,8 @@ void tofu_am_borrower_gone(tofu_peer_t *peer);
 void tofu_am_borrower_retell(tofu_peer_t *peer);
 /* Take back what a sender was lent. */
 void tofu_lender_reclaim(tofu_lender_t *lender);
+/* Who holds them is gone: they are taken back when all that it sent is delivered. */
+void tofu_lender_gone(tofu_lender_t *lender);
 /* While others wait for slots: after a credit report, in the tick, and in the calls
  * of progress after it. */
 void tofu_lender_take_turns(tofu_lender_t *lender);
