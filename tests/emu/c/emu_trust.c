@@ -363,6 +363,7 @@ CONF_TEST("trust", armw_on_what_became_read_only, 2, "an ARMW on memory that its
 
 CONF_TEST("trust", armw_on_shared_that_became_read_only, 2, "the same of a shared mapping without a file")
 {
+    CONF_CHECK(setenv("UTOFU_EMU_REHOME", "0", 1) == 0, "setenv");
     own_may_not_open_mappings();
     armw_after(CONF_MEM_ANON, true);
 }
