@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measures the speed bounds of utofu.h alone against UCX's shared-memory transports.
 
-"mapped" is a shared memfd mapping, which peers can map; "malloc" and "stack" are any other
+"mapped" is a shared memfd mapping, which peers can map; the rest is any other
 memory.  The kernel kernels/raw_utofu.c does what ucx_perftest does: the same
 ping-pong with a look at the last byte, the same stream of operations.  Peers are
 stock ucx_perftest and, for memory from malloc, kernels/uct_put.c on cma with the
@@ -114,8 +114,9 @@ def malloc_latency(bench):
 
     def case(size, how, memory, bound, order=(), stock=False, kept=False, lines=True):
         kind, _, how_it_is = memory.partition("-")
-        where = "1 page" if how_it_is == "page" or kind == "stack" else "2 pages"
-        text = kind + (" beside a thread" if how_it_is == "thread" else "")
+        where = "2 pages" if kind == "malloc" and how_it_is != "page" else "1 page"
+        text = {"shared": "shared anonymous"}.get(kind, kind)
+        text += (" beside a thread" if how_it_is == "thread" else "")
         text += ", kept private" if kept else ""
         text += "" if lines else ", lines unordered"
         text += f": lat {size_text(size)} {how}"
@@ -154,6 +155,9 @@ def malloc_latency(bench):
         *(case(size, how_to_put(size), "malloc-thread", 0.7) for size in (8, 64, 512, 4096)),
         *(case(size, "put", "malloc-thread", 1.0) for size in big),
         *(case(size, how_to_put(size), "stack-thread", 0.7) for size in (8, 4096)),
+        # of a user who may not open the kernel's file of it
+        *(case(size, how_to_put(size), "shared", 0.7) for size in (8, 64, 512, 4096)),
+        *(case(size, "put", "shared", 1.0) for size in big),
         # where the emulator may not move it: only the kernel can reach it
         *all_sizes(kept=True),
         # up to 64 B it is the same

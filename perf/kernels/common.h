@@ -10,6 +10,7 @@
 #define PERF_COMMON_H
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -145,8 +147,20 @@ static inline const char *perf_beside(const char *kind)
     return kind;
 }
 
-/* Memory of a shared memfd mapping, or of malloc (as it comes, or from the start
- * of a page), filled and writable. */
+/* As an ordinary user the process may not open the file of a mapping by /proc/self/map_files. */
+static inline void perf_ordinary_user(void)
+{
+    struct __user_cap_header_struct head    = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct   data[2] = {{0, 0, 0}, {0, 0, 0}};
+
+    PERF_CHECK(!syscall(SYS_capget, &head, data), "capget: %s", strerror(errno));
+    data[0].effective &= ~(1u << CAP_SYS_ADMIN);
+    data[1].effective &= ~(1u << (40 - 32)); /* CAP_CHECKPOINT_RESTORE */
+    PERF_CHECK(!syscall(SYS_capset, &head, data), "capset: %s", strerror(errno));
+}
+
+/* Memory of a shared memfd mapping, shared anonymous memory of an ordinary user ("shared"), or of malloc (as it
+ * comes, or from the start of a page), filled and writable. */
 static inline void *perf_memory(const char *kind, size_t length)
 {
     void *memory;
@@ -155,6 +169,10 @@ static inline void *perf_memory(const char *kind, size_t length)
     if (!strncmp(kind, "malloc", 6)) {
         PERF_CHECK(posix_memalign(&memory, strcmp(kind, "malloc-page") ? 64 : 4096,
                                   length) == 0, "no memory");
+    } else if (!strcmp(kind, "shared")) {
+        perf_ordinary_user();
+        memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        PERF_CHECK(memory != MAP_FAILED, "mmap: %s", strerror(errno));
     } else {
         PERF_CHECK(!strcmp(kind, "memfd"), "unknown kind of memory: %s", kind);
         fd = memfd_create("perf", MFD_CLOEXEC);

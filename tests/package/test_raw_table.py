@@ -43,13 +43,14 @@ def run_script(processes, tmp_path, script, only, *options):
 @pytest.mark.parametrize(
     ("only", "count"),
     [
-        ("lat 8 B", 9),
+        ("lat 8 B", 10),
         ("lat+notice 4 KiB", 1),
         ("rate+notice 8 B piggyback8", 1),
         ("rate 8 B", 2),
         ("4 KiB put strong", 2),
         ("malloc: lat 64 KiB", 1),
         ("stack: lat 64 KiB", 1),
+        ("shared anonymous: lat 64 KiB", 1),
         ("malloc beside a thread: lat 64 KiB", 1),
         ("kernel alone", 3),
         ("empty poll", 4),
