@@ -72,7 +72,14 @@ uint64_t emu_start_time(pid_t pid);
 bool emu_thread_ended(pid_t tid, uint32_t began); /* began: of its start time; 0: that is not known */
 /* It has ended by pthread_exit, and others go on: /proc/PID has no memory and no descriptors then. */
 bool emu_first_thread_ended(pid_t pid);
-bool emu_process_forked(pid_t pid); /* and has not executed a program since, or nobody can say */
+/* Those who may have memory of this process, from before a fork: `first` has executed the program, then, clock ticks
+ * after boot, or before (0: nobody can say); others have executed none since.  May this one be of them? */
+struct emu_family {
+    pid_t    first;
+    uint64_t began;
+};
+struct emu_family emu_family(void);
+bool emu_is_of_family(struct emu_family family, pid_t pid);
 bool emu_own_first_thread_ended(void); /* that of this process; looks */
 bool emu_own_threads_ended(long ours); /* and so have all but so many of its others */
 const char *emu_own_folder(void);      /* of /proc: what is known of that; the name of one is good for all */

@@ -23,6 +23,7 @@
 #define FORKED  0x40u /* PF_FORKNOEXEC: its memory began as a copy of its parent's */
 struct process_stat {
     char     state;
+    pid_t    parent;
     unsigned flags; /* the kernel's: EXITING, FORKED */
     long     threads;
     uint64_t start; /* clock ticks since boot */
@@ -59,6 +60,7 @@ static bool process_stat(pid_t pid, struct process_stat *stat_p)
         return false;
     }
     stat_p->state   = *fields[3];
+    stat_p->parent  = (pid_t)strtol(fields[4], NULL, 10);
     stat_p->flags   = (unsigned)strtoul(fields[9], NULL, 10);
     stat_p->threads = strtol(fields[20], NULL, 10);
     stat_p->start   = strtoull(fields[22], NULL, 10);
@@ -104,11 +106,31 @@ bool emu_own_threads_ended(long ours)
     return process_stat(getpid(), &stat) && ((stat.state == 'Z') || (stat.state == 'X')) && (stat.threads == 1 + ours);
 }
 
-bool emu_process_forked(pid_t pid)
+#define ANCESTORS_MAX 1000u
+
+struct emu_family emu_family(void)
+{
+    struct emu_family   family = {getpid(), 0};
+    struct process_stat stat;
+
+    for (unsigned i = 0; (i < ANCESTORS_MAX) && process_stat(family.first, &stat); i++) {
+        if (!(stat.flags & FORKED)) {
+            family.began = stat.start;
+            break;
+        }
+        family.first = stat.parent;
+    }
+    return family;
+}
+
+bool emu_is_of_family(struct emu_family family, pid_t pid)
 {
     struct process_stat stat;
 
-    return process_stat(pid, &stat) ? (stat.flags & FORKED) != 0 : (errno != ENOENT) && (errno != ESRCH);
+    if (!process_stat(pid, &stat)) {
+        return (errno != ENOENT) && (errno != ESRCH);
+    }
+    return (stat.start >= family.began) && ((stat.flags & FORKED) || (pid == family.first));
 }
 
 static _Atomic bool own_first_ended;

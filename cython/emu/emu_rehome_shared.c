@@ -6,7 +6,7 @@
  * For the program that is the same kind of memory: a child that is made from then on shares it, too.  So it stays
  * so, and nothing is done at fork, unlike with private memory (emu_rehome.c).  But what another process has of it
  * already would be something else from then on: nobody may have it.  /proc tells.  Whose memory it does not show
- * is none of those if he is another user, or has executed a program since he was made.
+ * is none of those if he is another user, was there before, or has executed a program since he was made.
  *
  * The descriptor is kept for as long as the memory is registered, as otherwise the memory would stay when the program
  * has unmapped it.  What is registered anew is copied into a new file.
@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@
 
 #define CHUNK     ((size_t)1 << 20)  /* others are held still for so much at a time */
 #define SMALL     ((size_t)64 << 20) /* of more, half is to be registered, as all of it is copied */
-#define LARGE ((size_t)1 << 30)  /* both copies are there for a moment */
+#define LARGE     ((size_t)1 << 30)  /* both copies are there for a moment */
 
 /* -------------------------------------------------------------------- who else has it */
 
@@ -55,21 +54,14 @@ static bool is_same_user(pid_t pid)
     return (at == NULL) ? (n > 0) : (strtoul(at + strlen("\nUid:"), NULL, 10) == getuid());
 }
 
-/* A process whose memory is not to be seen: is it one that was made by a fork of this one, or of its parent, or that
- * made this one?  (It may have executed its program itself.) */
-static bool is_relative(pid_t pid)
-{
-    return is_same_user(pid) && (emu_process_forked(pid) || (pid == getppid()));
-}
-
-static bool may_have(pid_t pid, uint64_t dev, uint64_t ino)
+static bool may_have(pid_t pid, struct emu_family family, uint64_t dev, uint64_t ino)
 {
     int has = emu_vma_has_file(pid, dev, ino);
 
     if (has == 0) {
         return emu_first_thread_ended(pid); /* of such a process it tells nothing */
     }
-    return (has > 0) || (((errno == EACCES) || (errno == EPERM)) ? is_relative(pid) :
+    return (has > 0) || (((errno == EACCES) || (errno == EPERM)) ? is_same_user(pid) && emu_is_of_family(family, pid) :
                                                                    ((errno != ENOENT) && (errno != ESRCH)));
 }
 
@@ -84,17 +76,18 @@ static bool others_have(uint64_t dev, uint64_t ino)
         unsigned char  type;
         char           name[];
     };
-    _Alignas(8) char buf[2048];
-    int              fd  = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool             any = fd < 0;
-    long             n   = 0, at;
+    _Alignas(8) char  buf[2048];
+    struct emu_family family = emu_family();
+    int               fd     = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool              any    = fd < 0;
+    long              n      = 0, at;
 
     while (!any && ((n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)) {
         for (at = 0; !any && (at < n);) {
             const struct entry *e   = (const struct entry *)(void *)(buf + at);
             long                pid = strtol(e->name, NULL, 10); /* 0: what else is there */
 
-            any = (pid > 0) && (pid != (long)getpid()) && may_have((pid_t)pid, dev, ino);
+            any = (pid > 0) && (pid != (long)getpid()) && may_have((pid_t)pid, family, dev, ino);
             at += e->len;
         }
     }

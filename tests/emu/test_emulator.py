@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,34 @@ def test_emulator_of_an_ordinary_user(emu_tests, name, without):
 @pytest.mark.parametrize("without", ["userfaultfd", "userfaultfd,ptrace"])
 def test_first_thread_of_an_ordinary_user(emu_tests, without):
     run(emu_tests, "first_thread_ends", EMU_TEST_WITHOUT=without)
+
+
+HIDDEN = """
+import os, sys
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)  # nobody may look into it from here on
+child = os.fork()
+if child == 0:
+    print("there", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_hidden_process_that_was_there_before(emu_tests):
+    """As an agent, or what a login leaves: of the same user, and not to be seen."""
+    command = [sys.executable, "-c", HIDDEN]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as hidden:
+        try:
+            assert hidden.stdout.readline() == "there\n"
+            time.sleep(0.05)  # the kernel tells beginnings apart by 10 ms
+            run(emu_tests, "shared_of_an_ordinary_user")
+        finally:
+            hidden.stdin.close()
+            hidden.wait(30)
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 8])
